@@ -45,7 +45,7 @@ CHECK_KINDS = ("alarm", "observation")
 N_DIAGNOSES = 12
 N_THRESHOLDS = 23
 
-CUDA_INTERFACE = 2
+CUDA_INTERFACE = 3
 
 # The constants above that the header names, for the test.
 CONSTANTS = {
@@ -110,7 +110,7 @@ class AttentionResult(c.Structure):
     c_name = "hl_attention_result"
     _fields_ = [("out", Rows),
                 *_fields(Pointer, "lse", "entropy", "renyi2", "varentropy", "entropy_nosink",
-                         "peak", "argmax", "self", "previous", "first", "segment_mass")]
+                         "peak", "argmax", "self", "previous", "first", "segment_mass", "max_logit")]
 
 
 class AttentionUpstream(c.Structure):
@@ -359,7 +359,7 @@ class BudgetOptions(c.Structure):
     c_name = "hl_budget_options"
     _fields_ = [*_fields(c.c_double, "until_loss", "until_kl"), ("until_bytes", Size),
                 ("rankers", c.POINTER(c.c_int)), ("n_rankers", c.c_int64), ("choice", Choice),
-                ("groups", c.c_bool), ("write", Pointer), ("path", Text),
+                ("groups", c.c_bool), ("repair", c.c_bool), ("write", Pointer), ("path", Text),
                 ("windows", WindowOptions), ("seed", c.c_uint64), ("memory_bytes", Size),
                 ("n_threads", c.c_int32), ("progress", ProgressCallback), ("context", Pointer)]
 

@@ -106,6 +106,34 @@ static hl_status allocate(hl_backward *b)
     return HL_ALLOC_ZEROED(&b->members, (size_t)n);
 }
 
+hl_status hl_backward_check(const hl_model *model)
+{
+    if (model->config->is_encoder)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s is an encoder (%s): it predicts no next token, so there "
+                       "is no loss to take gradients of",
+                       model->path, model->config->family);
+    if (model->config->d_ple > 0 || model->config->layers_scaled || model->config->experts_apart)
+        return hl_fail(
+            HL_UNSUPPORTED,
+            "%s: the layers of a %s have inputs or scales of their own, and gradients are "
+            "computed for models of attention and MLPs alone",
+            model->path, model->config->family);
+    if (model->config->latent.d_latent > 0)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: a %s has latent attention, and gradients are computed for models that "
+                       "project keys and values of each head",
+                       model->path, model->config->family);
+    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
+        if (model->config->layers[layer].mixer != HL_MIXER_NONE)
+            return hl_fail(HL_UNSUPPORTED,
+                           "%s: layer %lld is a mixer with a state, and gradients are computed for "
+                           "models of attention and MLPs alone",
+                           model->path, (long long)layer);
+    }
+    return HL_OK;
+}
+
 hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
                            int32_t n_threads)
 {
@@ -118,18 +146,7 @@ hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_c
                                    .device    = "cpu" };
 
     *out = NULL;
-    if (model->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED,
-                       "%s is an encoder (%s): it predicts no next token, so there "
-                       "is no loss to take gradients of",
-                       model->path, model->config->family);
-    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
-        if (model->config->layers[layer].mixer != HL_MIXER_NONE)
-            return hl_fail(HL_UNSUPPORTED,
-                           "%s: layer %lld is a mixer with a state, and gradients are computed for "
-                           "models of attention and MLPs alone",
-                           model->path, (long long)layer);
-    }
+    HL_NEED(hl_backward_check(model));
     HL_NEED(HL_ALLOC_ZEROED(&b, 1));
     b->config = model->config;
     HL_NEED(hl_session_open(&b->session, model, &options));
@@ -341,8 +358,11 @@ static void back_close(hl_backward *b, const float *x, int64_t layer, const hl_h
 
 static hl_status back_branch(hl_backward *b, float *dgates, int64_t layer, const hl_half *half)
 {
-    return half->branch == HL_BRANCH_ATTENTION ? hl_backward_attention(b, dgates, layer)
-                                               : hl_backward_mlp(b, layer);
+    if (half->branch != HL_BRANCH_ATTENTION)
+        return hl_backward_mlp(b, layer);
+    if (b->outputs != NULL)
+        HL_NEED(b->outputs(b->outputs_context, layer, b->d_branch));
+    return hl_backward_attention(b, dgates, layer);
 }
 
 /* Adds d_input to out, through the norm before the branch. */
