@@ -404,6 +404,12 @@ check-python: ## the Python package with PyTorch and transformers from PyPI, in 
 	@+$(SUBMAKE) all
 	@$(RUN_TESTS) tests/python/newest.sh
 
+.PHONY: check-python-classes
+check-python-classes: ## every class of transformers that can be built small: right, measured by its matrices, or refused by name; 10 minutes
+	@tools/deps check
+	@+$(SUBMAKE) all
+	@$(RUN_TESTS) tests/python/classes.sh
+
 # ------------------------------------------------------- the long round of tests
 
 .PHONY: check-mpi
@@ -441,7 +447,7 @@ mutate: ## break the code in each of the ways of tests/mutants.txt: tests must n
 	@tools/mutate -j $(JOBS) $(TALLY) $(MUTANTS)
 
 # All of them run, even if some fail.
-PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-python check-mpi mutate \
+PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-python check-python-classes check-mpi mutate \
          check-neon check-docs check-dist check-deb lint
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon

@@ -17,18 +17,18 @@ from typing import Any, List, Optional
 
 from ._attention import (Attention, Gradients, attention, attention_backward,
                          compute_attention_entropy)
-from ._library import Error, library, text as _text
+from ._library import Error, FileError, InputError, UnsupportedError, library, text as _text
+from ._measure import measure, merge_ranks
 from ._model import (Evaluation, Frontier, FrontierPoint, Generation, Model, ModelInfo, Progress,
                      Token)
 from ._model import open_model as open
 from ._named import NamedArray, Table
 from ._profile import Diagnosis, Profile, analyses, default_thresholds, figures
 
-__all__ = ["Attention", "Diagnosis", "Error", "Evaluation", "Frontier",
-           "FrontierPoint", "Generation", "Gradients", "Model",
-           "ModelInfo", "NamedArray", "Profile", "Progress", "Table", "Token", "analyses",
+__all__ = ["Attention", "Diagnosis", "Error", "Evaluation", "FileError", "Frontier",
+           "FrontierPoint", "Generation", "Gradients", "InputError", "Model", "ModelInfo", "NamedArray", "Profile", "Progress", "Table", "Token", "UnsupportedError", "analyses",
            "attention", "attention_backward", "backend", "backends", "compute_attention_entropy",
-           "default_thresholds", "figures", "open", "select_backend", "version"]
+           "default_thresholds", "figures", "measure", "merge_ranks", "open", "select_backend", "version"]
 
 
 def version() -> str:
