@@ -234,9 +234,10 @@ static const char ABOUT[] =
     "random, and the same --seed gives the same text, whatever the number of threads.\n"
     "Filters apply in this order: repeat-penalty, temperature, top-k, top-p, min-p.\n"
     "\n"
-    "On a terminal, text is colored by the entropy of attention and spikes are\n"
-    "underlined; each line ends with one bar per layer: low is focused, high is spread\n"
-    "out.  --on-spike says what to do at a spike: warn, end the text, draw tokens again,\n"
+    "On a terminal, text is colored by how its attention compares with the text before:\n"
+    "blue is more focused, ochre more diffuse; spikes are red and underlined.  Each line\n"
+    "ends with one bar per layer: low is focused, high is spread out.\n"
+    "--on-spike says what to do at a spike: warn, end the text, draw tokens again,\n"
     "or ask COMMAND for context.\n"
     "\n"
     "--json prints one object: the text, and for every token its log-probability, the\n"
@@ -457,7 +458,7 @@ static int put_text(generation *g, const char *text, size_t n_bytes)
 /* Shows text that the model did not generate, if there is a monitor. */
 static int put_given(generation *g, const char *text, size_t n_bytes)
 {
-    hl_monitor_token look = { .n_bytes = n_bytes, .entropy = (double)NAN, .is_given = true };
+    hl_monitor_token look = { .n_bytes = n_bytes, .score = (double)NAN, .is_given = true };
 
     if (!hl_monitor_expect(&g->monitor, &look))
         return out_of_memory();
@@ -509,8 +510,6 @@ static int watch_token(generation *g, const hl_generated *token)
     int64_t    n_kept  = options->on_spike == HL_ON_SPIKE_RESAMPLE ? options->resample_back : 0;
     hl_watched watched = { 0 };
 
-    if (g->is_monitored && g->result.n_tokens == 0 && g->n_held == 0)
-        hl_monitor_scale(&g->monitor, trace);
     int64_t last = hl_trace_n_tokens(trace);
     HL_CALL("generate", hl_watch_add(&watched, g->watch, token));
     hl_spike_tell(&g->notes, &watched);

@@ -234,6 +234,7 @@ enum { HEADS, LAYERS, POSITIONS, EXTREMES, TYPES, SHAPE, N_TABLES };
 typedef struct screen {
     hl_sheet     *tables[N_TABLES];
     hl_diagnoses *diagnoses;
+    hl_summary   *summary;
 } screen;
 
 static void screen_free(screen *s)
@@ -241,6 +242,7 @@ static void screen_free(screen *s)
     for (int i = 0; i < N_TABLES; i++)
         hl_sheet_free(s->tables[i]);
     hl_diagnoses_free(s->diagnoses);
+    hl_summary_free(s->summary);
 }
 
 static hl_status screen_fill(screen *s, const show_request *request)
@@ -251,7 +253,8 @@ static hl_status screen_fill(screen *s, const show_request *request)
 
     for (int i = 0; i < N_TABLES; i++)
         HL_NEED(hl_analyze(&s->tables[i], request->profile, names[i], &options));
-    return hl_diagnose(&s->diagnoses, request->profile, NULL, NULL);
+    HL_NEED(hl_diagnose(&s->diagnoses, request->profile, NULL, NULL));
+    return hl_summary_new(&s->summary, request->profile, s->diagnoses);
 }
 
 /* --------------------------------------------------------------------- heading */
@@ -539,6 +542,8 @@ static hl_status print_screen(const show_request *request)
     if (column == NULL) /* no row saw 16 keys, so only the mean entropy exists */
         column = has_numbers(s.tables[HEADS], "normalized") ? "normalized" : "entropy";
     print_heading(request, &colors);
+    HL_NEED(hl_summary_print(s.summary));
+    printf("\n");
     HL_NEED(print_heatmap(request, s.tables[HEADS], column));
     printf("layers\n");
     print_spark(request, s.tables[LAYERS], "normalized");
@@ -566,6 +571,7 @@ static hl_status print_screen_json(const show_request *request)
         HL_NEED(hl_set_sheet(tables, s.tables[i]));
     hl_print_json(HL_OBJECT(HL_IS("profile", hl_value_name(request->path)),
                             HL_IS("tables", json_incref(tables)),
+                            HL_IS("summary", hl_summary_json(s.summary)),
                             HL_IS("diagnoses", hl_diagnoses_json(s.diagnoses))),
                   JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     return HL_OK;

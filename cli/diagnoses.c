@@ -336,3 +336,37 @@ json_t *hl_diagnoses_json(const hl_diagnoses *found)
     }
     return items;
 }
+
+/* ------------------------------------------------------------------ the summary */
+
+hl_status hl_summary_print(const hl_summary *summary)
+{
+    for (int64_t i = 0; i < summary->n_sentences; i++) {
+        HL_HELD(hl_free) char *text = NULL;
+
+        HL_NEED(hl_summary_sentence(&text, summary, i));
+        hl_print_wrapped(text, 0);
+    }
+    return HL_OK;
+}
+
+json_t *hl_summary_json(const hl_summary *summary)
+{
+    json_t *sentences = json_array();
+
+    for (int64_t sentence = 0; sentence < summary->n_sentences; sentence++) {
+        HL_HELD(hl_free) char *text  = NULL;
+        json_t                *parts = json_array();
+
+        if (hl_summary_sentence(&text, summary, sentence) != HL_OK)
+            hl_memory_missed();
+        for (int64_t i = 0; i < summary->n_parts; i++) {
+            const hl_summary_part *part = &summary->parts[i];
+            if (part->sentence == sentence)
+                json_array_append_new(parts, HL_OBJECT(HL_IS("text", part->text),
+                                                       HL_IS("shows", (const char *)part->shows)));
+        }
+        json_array_append_new(sentences, HL_OBJECT(HL_IS("text", text), HL_IS("parts", parts)));
+    }
+    return sentences;
+}

@@ -35,4 +35,11 @@ void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colors *colors
 /* Returns an array of objects; the caller owns it. */
 json_t *hl_diagnoses_json(const hl_diagnoses *found);
 
+/* ------------------------------------------------------------------ the summary */
+
+/* Prints the sentences of a summary, each from the beginning of a line. */
+hl_status hl_summary_print(const hl_summary *summary);
+/* Returns an array of { "text", "parts": [{ "text", "shows" }] }; the caller owns it. */
+json_t *hl_summary_json(const hl_summary *summary);
+
 #endif

@@ -9,12 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIN_TEXT        40  /* columns of text that bars must leave */
-#define MAX_TEXT        100 /* most columns of text beside a bar */
-#define BAR_GAP         2
-#define SCALE_SIDE      1.0 /* nats to either side of the usual entropy */
-#define USUAL_ROWS      64  /* number of rows that define the usual entropy */
-#define NORMALIZED_KEYS 16  /* keys that these rows see at least, if there are such rows */
+#define MIN_TEXT 40  /* columns of text that bars must leave */
+#define MAX_TEXT 100 /* most columns of text beside a bar */
+#define BAR_GAP  2
+#define SCALE    3.0 /* spike score of the last color of the scale; the first one's is its negative */
 
 /* --------------------------------------------------------------------- start */
 
@@ -52,13 +50,17 @@ void hl_monitor_free(hl_monitor *monitor)
 
 /* ---------------------------------------------------------------------- colors */
 
-/* Blue through violet to red, for text: readable on dark and on light terminals. */
-static const hl_color strip[]      = { { 60, 120, 230 }, { 165, 90, 200 }, { 225, 65, 60 } };
-static const int      strip_cube[] = { 33, 63, 99, 134, 169, 167, 160 };
+/* Blue through gray to ochre, for text: readable on dark and on light terminals.  Red is kept for
+ * spikes. */
+static const hl_color strip[]      = { { 50, 115, 230 }, { 130, 134, 142 }, { 185, 128, 15 } };
+static const int      strip_cube[] = { 33, 67, 245, 137, 136 };
+static const hl_color spike_color  = { 225, 50, 50 };
+static const int      spike_cube   = 160;
 
 enum {
     N_STRIP_POINTS = sizeof strip / sizeof *strip,
-    N_CUBE_STRIP   = sizeof strip_cube / sizeof *strip_cube
+    N_CUBE_STRIP   = sizeof strip_cube / sizeof *strip_cube,
+    N_LEGEND       = 7
 };
 
 static uint8_t between(uint8_t low, uint8_t high, double share)
@@ -77,17 +79,20 @@ static hl_color strip_color(double share)
                        between(ends[0].blue, ends[1].blue, place - below) };
 }
 
-/* Sets the color of the following text: blue for low shares, red for high ones. */
-static void color_token(const hl_monitor *monitor, double share)
+static void set_color(const hl_monitor *monitor, hl_color color, int cube)
 {
-    double   bounded = fmin(fmax(share, 0.0), 1.0);
-    hl_color color   = strip_color(bounded);
-
     if (monitor->depth == HL_DEPTH_TRUE)
         fprintf(monitor->stream, "\033[38;2;%d;%d;%dm", color.red, color.green, color.blue);
     else if (monitor->depth == HL_DEPTH_256)
-        fprintf(monitor->stream, "\033[38;5;%dm",
-                strip_cube[(int)lround(bounded * (N_CUBE_STRIP - 1))]);
+        fprintf(monitor->stream, "\033[38;5;%dm", cube);
+}
+
+/* Sets the color of the following text: blue for a share of 0, ochre for 1. */
+static void color_share(const hl_monitor *monitor, double share)
+{
+    double bounded = fmin(fmax(share, 0.0), 1.0);
+
+    set_color(monitor, strip_color(bounded), strip_cube[(int)lround(bounded * (N_CUBE_STRIP - 1))]);
 }
 
 /* ----------------------------------------------------------------------- bars */
@@ -117,7 +122,7 @@ static void draw_bar(hl_monitor *monitor)
 
 static void add_to_line(hl_monitor *monitor, const hl_monitor_token *token)
 {
-    if (token->is_given || isnan(token->entropy))
+    if (token->is_given)
         return;
     for (int i = 0; i < monitor->n_bars; i++)
         monitor->sums[i] += (double)token->layers[i];
@@ -133,31 +138,14 @@ static void new_line(hl_monitor *monitor)
     memset(monitor->sums, 0, sizeof monitor->sums);
 }
 
-/* ---------------------------------------------------------------------- scale */
-
-void hl_monitor_scale(hl_monitor *monitor, const hl_trace *trace)
-{
-    int64_t n     = hl_trace_n_tokens(trace);
-    int64_t first = n > USUAL_ROWS + NORMALIZED_KEYS ? n - USUAL_ROWS : NORMALIZED_KEYS;
-    double  sum   = 0.0;
-    int64_t count = 0;
-
-    for (int64_t i = first < n ? first : n - 1; i < n; i++) {
-        double entropy = hl_trace_mean(trace, i, HL_TRACE_ENTROPY);
-        sum += isnan(entropy) ? 0.0 : entropy;
-        count += !isnan(entropy);
-    }
-    double usual  = count > 0 ? sum / (double)count : 0.0;
-    monitor->low  = usual > SCALE_SIDE ? usual - SCALE_SIDE : 0.0;
-    monitor->high = monitor->low + 2.0 * SCALE_SIDE;
-}
+/* ------------------------------------------------------------- looks and legend */
 
 hl_monitor_token hl_monitor_look(const hl_monitor *monitor, const hl_trace *trace, int64_t token,
                                  double threshold)
 {
     hl_traced_token  about    = hl_trace_describe(trace, token);
     int64_t          n_layers = hl_trace_n_layers(trace);
-    hl_monitor_token look     = { .entropy   = hl_trace_mean(trace, token, HL_TRACE_ENTROPY),
+    hl_monitor_token look     = { .score     = about.spike,
                                   .is_spike  = about.spike > threshold,
                                   .is_entity = about.is_entity };
 
@@ -181,16 +169,18 @@ static void explain(const hl_monitor *monitor, double threshold, int64_t n_spike
     FILE *stream = monitor->stream;
 
     if (monitor->depth != HL_DEPTH_NONE) {
-        fprintf(stream, "attention %.1f ", monitor->low);
-        for (int i = 0; i < 8; i++) {
-            color_token(monitor, i / 7.0);
+        fputs("attention, beside the text before: focused ", stream);
+        for (int i = 0; i < N_LEGEND; i++) {
+            color_share(monitor, i / (N_LEGEND - 1.0));
             fputs("■", stream);
         }
         hl_shade_end(stream, monitor->depth);
-        fprintf(stream, " %.1f nats, ", monitor->high);
+        fputs(" diffuse; ", stream);
     }
-    fprintf(stream, "%lld spike%s (z > %g, \033[4munderlined\033[0m)", (long long)n_spikes,
-            n_spikes == 1 ? "" : "s", threshold);
+    fprintf(stream, "%lld spike%s (z > %g, \033[4m", (long long)n_spikes, n_spikes == 1 ? "" : "s",
+            threshold);
+    set_color(monitor, spike_color, spike_cube);
+    fprintf(stream, "%s\033[0m)", monitor->depth != HL_DEPTH_NONE ? "red" : "underlined");
     if (n_entities > 0)
         fprintf(stream, ", %lld at names (\033[1;4mbold\033[0m)", (long long)n_entities);
     fputc('\n', stream);
@@ -252,15 +242,16 @@ static int show_character(char shown[SHOWN_BYTES], const char *text, size_t n_us
 /* Begins the style of a token; returns false if it has none. */
 static bool begin_style(const hl_monitor *monitor, const hl_monitor_token *token)
 {
-    bool colored = !token->is_given && !isnan(token->entropy) && monitor->high > monitor->low &&
-                   monitor->depth != HL_DEPTH_NONE;
+    bool colored = !token->is_given && !isnan(token->score) && monitor->depth != HL_DEPTH_NONE;
 
     if (monitor->plain)
         return false;
     if (token->is_given)
         fputs("\033[2m", monitor->stream);
-    if (colored)
-        color_token(monitor, (token->entropy - monitor->low) / (monitor->high - monitor->low));
+    if (colored && token->is_spike)
+        set_color(monitor, spike_color, spike_cube);
+    else if (colored)
+        color_share(monitor, (token->score + SCALE) / (2.0 * SCALE));
     if (token->is_spike)
         fputs(token->is_entity ? "\033[1;4m" : "\033[4m", monitor->stream);
     return token->is_given || colored || token->is_spike;
@@ -346,7 +337,7 @@ bool hl_monitor_expect(hl_monitor *monitor, const hl_monitor_token *token)
 
 void hl_monitor_show(hl_monitor *monitor, const char *text, size_t n_bytes)
 {
-    static const hl_monitor_token nobody = { .entropy = NAN };
+    static const hl_monitor_token nobody = { .score = NAN };
     size_t                        first  = 0;
 
     while (n_bytes > 0) {

@@ -124,6 +124,8 @@ static void draw_mask(attention_case *c)
     if (chance(25)) {
         p->flags |= HL_ATTENTION_WINDOW_LEFT;
         p->window_left = random_int(0, 40);
+        if (chance(20))
+            p->flags |= HL_ATTENTION_WINDOW_BLOCKS;
         if (chance(50))
             p->window_sink = chance(50) ? random_int(1, 8) : random_int(1, 400);
     }

@@ -23,16 +23,14 @@ static screen *open_screen(hl_depth depth, int columns, int64_t n_layers)
     s.stream = open_memstream(&s.text, &s.n_text);
     assert_non_null(s.stream);
     hl_monitor_start(&s.monitor, s.stream, depth, columns, n_layers);
-    s.monitor.low  = 1.0;
-    s.monitor.high = 3.0;
     return &s;
 }
 
-/* Writes a token with the same entropy in all layers. */
-static void put(screen *s, const char *text, double entropy, double share, bool spike, bool entity)
+/* Writes a token with the same share in all layers. */
+static void put(screen *s, const char *text, double score, double share, bool spike, bool entity)
 {
     hl_monitor_token token = {
-        .n_bytes = strlen(text), .entropy = entropy, .is_spike = spike, .is_entity = entity
+        .n_bytes = strlen(text), .score = score, .is_spike = spike, .is_entity = entity
     };
 
     for (int i = 0; i < HL_MONITOR_BARS; i++)
@@ -57,16 +55,40 @@ static void colors_and_underlines(void **state)
     screen *s = open_screen(HL_DEPTH_256, 30, 2); /* too narrow for bars */
     (void)state;
 
-    put(s, "low", 1.0, 0.0, false, false);
-    put(s, " high", 3.5, 0.0, false, false); /* beyond the scale: the last color */
-    put(s, " odd", 2.0, 0.0, true, false);
-    put(s, " Name", 2.0, 0.0, true, true);
+    put(s, "low", -3.0, 0.0, false, false);
+    put(s, " usual", 0.0, 0.0, false, false);
+    put(s, " high", 2.9, 0.0, false, false);
+    put(s, " far", -9.0, 0.0, false, false); /* beyond the scale: the first color */
+    put(s, " new", NAN, 0.0, false, false);  /* too few rows before it for a score */
+    put(s, " odd", 3.5, 0.0, true, false);
+    put(s, " Name", 9.0, 0.0, true, true);
     hl_monitor_finish(&s->monitor, 3.0, 2, 1);
-    expect(s, "\033[38;5;33mlow\033[0m\033[38;5;160m high\033[0m\033[38;5;134m\033[4m odd\033[0m"
-              "\033[38;5;134m\033[1;4m Name\033[0m\n"
-              "attention 1.0 \033[38;5;33m■\033[38;5;63m■\033[38;5;99m■\033[38;5;134m■"
-              "\033[38;5;134m■\033[38;5;169m■\033[38;5;167m■\033[38;5;160m■\033[0m 3.0 nats, "
-              "2 spikes (z > 3, \033[4munderlined\033[0m), 1 at names (\033[1;4mbold\033[0m)\n");
+    expect(s, "\033[38;5;33mlow\033[0m\033[38;5;245m usual\033[0m\033[38;5;136m high\033[0m"
+              "\033[38;5;33m far\033[0m new\033[38;5;160m\033[4m odd\033[0m"
+              "\033[38;5;160m\033[1;4m Name\033[0m\n"
+              "attention, beside the text before: focused \033[38;5;33m■\033[38;5;67m■"
+              "\033[38;5;67m■\033[38;5;245m■\033[38;5;137m■\033[38;5;137m■\033[38;5;136m■"
+              "\033[0m diffuse; 2 spikes (z > 3, \033[4m\033[38;5;160mred\033[0m), 1 at names "
+              "(\033[1;4mbold\033[0m)\n");
+}
+
+/* Red is for spikes alone: no score of the scale gives a color in which red is the strongest part by
+ * far. */
+static void only_spikes_are_red(void **state)
+{
+    (void)state;
+    for (int i = -40; i <= 40; i++) {
+        screen *s = open_screen(HL_DEPTH_TRUE, 30, 1);
+        int     red, green, blue;
+
+        put(s, "x", i / 10.0, 0.0, i > 30, false);
+        fflush(s->stream);
+        assert_int_equal(sscanf(s->text, "\033[38;2;%d;%d;%dm", &red, &green, &blue), 3);
+        assert_int_equal(red > 2 * green && red > 2 * blue, i > 30);
+        fclose(s->stream);
+        free(s->text);
+        hl_monitor_free(&s->monitor);
+    }
 }
 
 static void a_bar_of_layers_redraws(void **state)
@@ -108,9 +130,9 @@ static void lines_break_between_words(void **state)
 static void text_finds_its_token(void **state)
 {
     screen          *s     = open_screen(HL_DEPTH_NONE, 30, 1);
-    hl_monitor_token given = { .n_bytes = 4, .entropy = NAN, .is_given = true };
-    hl_monitor_token spike = { .n_bytes = 3, .entropy = 2.0, .is_spike = true };
-    hl_monitor_token empty = { .n_bytes = 0, .entropy = 2.0 };
+    hl_monitor_token given = { .n_bytes = 4, .score = NAN, .is_given = true };
+    hl_monitor_token spike = { .n_bytes = 3, .score = 2.0, .is_spike = true };
+    hl_monitor_token empty = { .n_bytes = 0, .score = 2.0 };
     (void)state;
 
     hl_monitor_expect(&s->monitor, &given);
@@ -186,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(colors_and_underlines),
+        cmocka_unit_test(only_spikes_are_red),
         cmocka_unit_test(a_bar_of_layers_redraws),
         cmocka_unit_test(lines_break_between_words),
         cmocka_unit_test(text_finds_its_token),

@@ -273,6 +273,33 @@ HL_API hl_status hl_diagnose_gradients(hl_diagnoses *found, const char *of, cons
 /* The name of a verdict: "not found", "found", "not run". */
 HL_API const char *hl_verdict_name(hl_verdict verdict);
 
+/* ----------------------------------------------------------------- summary
+ *
+ * What was found in a profile, in three sentences: which layers are the most focused, what the clearest
+ * heads do, and what the checks say.  A sentence is made of parts, and a part that claims something names
+ * what shows it, so that a page can link there. */
+
+typedef struct hl_summary_part {
+    int64_t sentence;  /* from 0 */
+    char   *text;      /* the sentence is the texts of its parts, one after the other */
+    char    shows[32]; /* evidence: "L7H3", a head; "L4" or "L3-L6", layers; "type sink", heads of a
+                        * type; the name of a check, or "checks" for all of them; "": none */
+} hl_summary_part;
+
+typedef struct hl_summary {
+    hl_summary_part *parts; /* (n_parts) */
+    int64_t          n_parts;
+    int64_t          n_sentences;
+} hl_summary;
+
+/* Summarizes a profile.  `found` is the result of its checks; NULL: they are run with the default
+ * thresholds. */
+HL_API hl_status hl_summary_new(hl_summary **out, const hl_profile *profile,
+                                const hl_diagnoses *found);
+/* Writes one sentence as text, in UTF-8.  Release *out with hl_free. */
+HL_API hl_status hl_summary_sentence(char **out, const hl_summary *summary, int64_t sentence);
+HL_API void      hl_summary_free(hl_summary *summary);
+
 /* Attention-locking during generation.  hl_find_locking takes two numbers per new token: entropy
  * (n_tokens), the normalized entropy, mean over heads; and change (n_tokens), the total
  * variation between the row and the previous one, mean over heads, NaN where it was not

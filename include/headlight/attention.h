@@ -21,6 +21,7 @@ extern "C" {
  *
  *     0 <= j < key_length,   j <= p                  if CAUSAL,
  *     j >= p - window_left  or  j < window_sink      if WINDOW_LEFT,
+ *     j >= p - p % (window_left + 1)  or  j < window_sink, instead,   if also WINDOW_BLOCKS,
  *     j <= p + window_right                          if WINDOW_RIGHT.
  *
  * Its scores are s = scale * q.k, then softcap * tanh(s / softcap), then plus
@@ -42,10 +43,11 @@ typedef struct hl_rows {
 } hl_rows;
 
 enum {
-    HL_ATTENTION_CAUSAL       = 1 << 0,
-    HL_ATTENTION_WINDOW_LEFT  = 1 << 1, /* window_left applies */
-    HL_ATTENTION_WINDOW_RIGHT = 1 << 2, /* window_right applies */
-    HL_ATTENTION_SCALE        = 1 << 3, /* scale applies, instead of 1/sqrt(d_head) */
+    HL_ATTENTION_CAUSAL        = 1 << 0,
+    HL_ATTENTION_WINDOW_LEFT   = 1 << 1, /* window_left applies */
+    HL_ATTENTION_WINDOW_RIGHT  = 1 << 2, /* window_right applies */
+    HL_ATTENTION_SCALE         = 1 << 3, /* scale applies, instead of 1/sqrt(d_head) */
+    HL_ATTENTION_WINDOW_BLOCKS = 1 << 4, /* window_left + 1 is the size of a block */
 };
 
 #define HL_MAX_HEAD_DIM 576

@@ -159,7 +159,7 @@ def listening() -> bool:
 def report(layer: Layer, entropy: Tensor, *, visible: Tensor, real: Optional[Tensor] = None,
            module: Optional[torch.nn.Module] = None) -> None:
     """Passes the entropies of a layer's rows, (batch, heads, queries), to this thread's listeners.
-    visible: (batch or 1, queries) how many keys a row sees.  real: (batch, queries), False for rows of
+    visible: (batch or 1, queries) number of visible keys.  real: (batch, queries), False for rows of
     padding; None: all are real."""
     if not compiling() and _without_graph(entropy):
         entropy = entropy.detach().requires_grad_()

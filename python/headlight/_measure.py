@@ -247,10 +247,10 @@ def _rows_of(p: Any) -> Dict[str, np.ndarray]:
     def diagonal(offset: int) -> Any:
         keys = (at + offset).clamp(0, n_keys - 1)
         return p[:, at, keys]
-    nosink = -(share * torch.where(share > 0, share, 1.0).log()).sum(-1)
+    without_first = -(share * torch.where(share > 0, share, 1.0).log()).sum(-1)
     found = {"entropy": entropy, "renyi2": -(p ** 2).sum(-1).clamp(min=1e-300).log(),
              "varentropy": ((p * logs ** 2).sum(-1) - entropy ** 2).clamp(min=0),
-             "entropy_nosink": nosink, "peak": p.amax(-1), "self": diagonal(0),
+             "entropy_nosink": without_first, "peak": p.amax(-1), "self": diagonal(0),
              "previous": diagonal(-1), "first": p[:, :, 0]}
     return {name: value.float().numpy() for name, value in found.items()}
 

@@ -38,6 +38,7 @@ void hl_shown_by_sort(hl_diagnosis *diagnosis, bool highest_first);
  * the same on every machine. */
 int hl_shown_by_compare(const void *left, const void *right);
 HL_CLOSES(hl_diagnoses_free, hl_diagnoses)
+HL_CLOSES(hl_summary_free, hl_summary)
 
 /* Records that the check was not run and what it needs; returns HL_OK. */
 hl_status hl_examination_not_run(hl_examination *e, const char *needs, const char *how);

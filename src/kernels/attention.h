@@ -33,10 +33,12 @@ static inline int64_t hl_attention_query_start(const hl_attention *p, int64_t ba
 static inline hl_reach hl_attention_reach(const hl_attention *p)
 {
     bool     is_causal = (p->flags & HL_ATTENTION_CAUSAL) != 0;
-    hl_reach reach     = { HL_REACH_ALL, is_causal ? 0 : HL_REACH_ALL, p->window_sink };
+    hl_reach reach     = { HL_REACH_ALL, is_causal ? 0 : HL_REACH_ALL, p->window_sink, 0 };
 
     if ((p->flags & HL_ATTENTION_WINDOW_LEFT) != 0)
         reach.window_left = p->window_left;
+    if ((p->flags & HL_ATTENTION_WINDOW_LEFT) != 0 && (p->flags & HL_ATTENTION_WINDOW_BLOCKS) != 0)
+        reach.window_block = p->window_left + 1;
     if ((p->flags & HL_ATTENTION_WINDOW_RIGHT) != 0 && !is_causal)
         reach.window_right = p->window_right;
     return reach;

@@ -318,6 +318,7 @@ static void make_alike(hl_config *config)
             .d_head     = config->d_head,
             .d_mlp      = config->n_experts > 0 ? config->d_expert : config->d_mlp,
             .n_experts  = config->n_experts,
+            .qk_norm    = config->qk_norm,
             .attn_scale = scale,
             .temper     = config->temper,
             .numbers    = { (float)config->activation_limit },
@@ -385,7 +386,9 @@ static hl_status read_layer_types(hl_config *config, const json_t *types, const 
         if (type == NULL)
             return hl_fail(HL_BAD_INPUT, "%s: 'layer_types' [%lld] is not a string", where,
                            (long long)i);
-        config->layers[i].is_local = strcmp(type, "sliding_attention") == 0;
+        config->layers[i].window_blocks = strcmp(type, "chunked_attention") == 0;
+        config->layers[i].is_local =
+            config->layers[i].window_blocks || strcmp(type, "sliding_attention") == 0;
         if (config->mixer.kind != HL_MIXER_NONE && is_mixer_word(type))
             hl_config_put_mixer(config, i);
         else if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0 &&

@@ -149,6 +149,7 @@ typedef struct hl_rope {
     double       beta_slow;
     bool         untruncated;      /* yarn: the ramp's ends are not rounded         */
     double       attention_factor; /* multiplies cos and sin; always filled in      */
+    double       long_factor;      /* the same beyond original_n_ctx, in longrope   */
     int64_t      original_n_ctx;   /* context length in training; n_ctx for dynamic */
     int64_t      n_factors;        /* entries of the two lists of factors: n_dims/2, or 0 */
     float        short_factors[HL_MAX_ROPE_PAIRS]; /* longrope, factors */
@@ -176,7 +177,9 @@ typedef struct hl_layer_config {
     int64_t        window_left;  /* keys before the row's own position */
     int64_t        window_right; /* keys after it; encoders only       */
     int64_t        window_sink;  /* number of first keys that stay visible */
+    bool           window_blocks; /* a row sees its block of window_left + 1 positions instead */
     hl_rope_choice rope;
+    hl_head_norm   qk_norm;
     double         attn_scale; /* multiplies q.k */
     double         temper;     /* q *= 1 + temper log(1 + floor((position + temper_first) /
                                 * temper_period)), after RoPE; 0: not */
@@ -220,8 +223,10 @@ typedef struct hl_config {
     /* Embedding. */
     hl_position position;
     int64_t     position_offset; /* rows of the stored table before position 0 */
-    int64_t     d_embed;         /* d_model, unless a projection follows */
-    double      alibi_max;       /* exponent of the last head's slope, 2^-alibi_max; 0: 8 */
+    bool        sinusoids; /* the table is not stored: row p has the sines, then the cosines of
+                                  * (p + position_offset) 10000^(-i / (d_model/2 - 1)) */
+    int64_t     d_embed;   /* d_model, unless a projection follows */
+    double      alibi_max; /* exponent of the last head's slope, 2^-alibi_max; 0: 8 */
     int64_t     n_token_types;
     bool        embed_norm;
     double      embed_scale;
@@ -235,15 +240,17 @@ typedef struct hl_config {
     hl_residual   residual;
     bool          residual_normed; /* bloom: the branch is added to n(x), not to x */
     double        residual_scale;
-    hl_head_norm  qk_norm;      /* norm of q and k, with the kind and eps of all other norms */
-    bool          qk_norm_last; /* that norm follows RoPE */
-    bool          v_normed;     /* heads of v are divided by their root mean square */
-    double        qkv_limit;    /* before RoPE, q, k and v are clamped to +-this; 0: not */
-    int64_t       temper_first; /* for layers[].temper */
+    hl_head_norm  qk_norm;       /* norm of q and k, with the kind and eps of all other norms */
+    bool          qk_norm_last;  /* that norm follows RoPE */
+    bool          qk_norm_plain; /* and has no weights */
+    bool          v_normed;      /* heads of v are divided by their root mean square */
+    double        qkv_limit;     /* before RoPE, q, k and v are clamped to +-this; 0: not */
+    int64_t       temper_first;  /* for layers[].temper */
     int64_t       temper_period;
     bool          sinks;        /* learned sinks, one per head */
     double        attn_softcap; /* 0: no soft-cap */
     bool          attn_gated;   /* what heads write is multiplied by a sigmoid: ATTN_GATE */
+    bool          inner_norms;  /* bitnet: norms before the last map of each branch */
     hl_activation activation;
     double        activation_limit; /* SWIGLU_CLAMPED */
     bool          gated;            /* act(gate x) * (up x), else act(up x) */

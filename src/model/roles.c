@@ -33,6 +33,7 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_Q_NORM]            = { "attn.q_norm", "q", NULL, HL_BIAS_QK_NORM },
     [HL_ROLE_K_NORM]            = { "attn.k_norm", "k", NULL, HL_BIAS_QK_NORM },
     [HL_ROLE_SINKS]             = { "attn.sinks", "H", NULL, 0 },
+    [HL_ROLE_ATTN_Z_NORM]       = { "attn.z_norm", "Q", NULL, 0 },
     [HL_ROLE_ATTN_O]            = { "attn.o", "D", "Q", HL_BIAS_O },
     [HL_ROLE_ATTN_POST_NORM]    = { "attn.post_norm", "D", NULL, HL_BIAS_NORM },
     [HL_ROLE_MIX_IN]            = { "mixer.in", "M", "D", HL_BIAS_MIX_IN },
@@ -57,6 +58,7 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_MLP_GATE]          = { "mlp.gate", "F", "D", HL_BIAS_MLP },
     [HL_ROLE_MLP_UP]            = { "mlp.up", "F", "D", HL_BIAS_MLP },
     [HL_ROLE_MLP_DOWN]          = { "mlp.down", "D", "F", HL_BIAS_MLP },
+    [HL_ROLE_MLP_INNER_NORM]    = { "mlp.inner_norm", "F", NULL, 0 },
     [HL_ROLE_XIELU_P]           = { "mlp.xielu.p", "1", NULL, 0 },
     [HL_ROLE_XIELU_N]           = { "mlp.xielu.n", "1", NULL, 0 },
     [HL_ROLE_XIELU_B]           = { "mlp.xielu.b", "1", NULL, 0 },
@@ -261,6 +263,8 @@ static hl_role_need model_need(hl_role role, const hl_config *config)
     case HL_ROLE_EMBED_OUT:
         return required_if(config->d_embed != config->d_model);
     case HL_ROLE_POSITION:
+        if (config->sinusoids)
+            return HL_ROLE_OPTIONAL; /* made when the model opens */
         return required_if(config->position == HL_POSITION_LEARNED);
     case HL_ROLE_TOKEN_TYPE:
         return required_if(config->n_token_types > 0);
@@ -295,15 +299,18 @@ static hl_role_need attention_need(hl_role role, const hl_config *config, int64_
         return required_if(hl_config_own_kv_heads(config, layer) > 0);
     case HL_ROLE_ATTN_GATE:
         return required_if(config->attn_gated);
+    case HL_ROLE_ATTN_Z_NORM:
+        return required_if(config->inner_norms);
     case HL_ROLE_ATTN_NORM:
         return required_if(pre && !config->norm_plain && !(config->first_norm_plain && layer == 0));
     case HL_ROLE_ATTN_POST_NORM:
         return required_if(post && !config->norm_plain);
     case HL_ROLE_Q_NORM:
-        return required_if(config->qk_norm != HL_HEAD_NORM_NONE);
+        return required_if(config->layers[layer].qk_norm != HL_HEAD_NORM_NONE &&
+                           !config->qk_norm_plain);
     case HL_ROLE_K_NORM:
-        return required_if(config->qk_norm != HL_HEAD_NORM_NONE &&
-                           hl_config_own_kv_heads(config, layer) > 0);
+        return required_if(config->layers[layer].qk_norm != HL_HEAD_NORM_NONE &&
+                           !config->qk_norm_plain && hl_config_own_kv_heads(config, layer) > 0);
     case HL_ROLE_SINKS:
         return required_if(config->sinks);
     default:
@@ -355,6 +362,8 @@ static hl_role_need mlp_need(hl_role role, const hl_config *config, int64_t laye
         return required_if(pre && !shared && !config->norm_plain);
     case HL_ROLE_MLP_POST_NORM:
         return required_if(post && !config->norm_plain);
+    case HL_ROLE_MLP_INNER_NORM:
+        return required_if(config->inner_norms && !mixture);
     case HL_ROLE_MLP_GATE:
         return required_if(config->gated && !mixture);
     case HL_ROLE_MLP_UP:

@@ -52,6 +52,7 @@ typedef enum hl_role {
     HL_ROLE_Q_NORM,
     HL_ROLE_K_NORM,
     HL_ROLE_SINKS,
+    HL_ROLE_ATTN_Z_NORM, /* of all heads together, before ATTN_O */
     HL_ROLE_ATTN_O,
     HL_ROLE_ATTN_POST_NORM,
     HL_ROLE_MIX_IN, /* of mixers, from here to MIX_OUT; the norm before them is ATTN_NORM */
@@ -76,7 +77,8 @@ typedef enum hl_role {
     HL_ROLE_MLP_GATE,
     HL_ROLE_MLP_UP,
     HL_ROLE_MLP_DOWN,
-    HL_ROLE_XIELU_P, /* the numbers of XIELU, before softplus where it applies */
+    HL_ROLE_MLP_INNER_NORM, /* before MLP_DOWN */
+    HL_ROLE_XIELU_P,        /* the numbers of XIELU, before softplus where it applies */
     HL_ROLE_XIELU_N,
     HL_ROLE_XIELU_B,
     HL_ROLE_XIELU_E,

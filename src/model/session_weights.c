@@ -398,6 +398,7 @@ static hl_status load_attention(loader *l, hl_device_layer *out, int64_t layer)
 
     HL_NEED(load_map(l, &out->qkv, parts, 3));
     HL_NEED(load_role(l, &out->attn_gate, HL_ROLE_ATTN_GATE, layer));
+    HL_NEED(load_vector(l, &out->z_norm, HL_ROLE_ATTN_Z_NORM, layer));
     HL_NEED(load_role(l, &out->o, HL_ROLE_ATTN_O, layer));
     HL_NEED(load_vector(l, &out->attn_norm, HL_ROLE_ATTN_NORM, layer));
     HL_NEED(load_vector(l, &out->attn_post_norm, HL_ROLE_ATTN_POST_NORM, layer));
@@ -442,6 +443,7 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     int64_t n_experts = l->session->config->layers[layer].n_experts;
 
     HL_NEED(load_parts(l, &out->up, HL_ROLE_MLP_GATE, HL_ROLE_MLP_UP, layer, 1));
+    HL_NEED(load_vector(l, &out->inner_norm, HL_ROLE_MLP_INNER_NORM, layer));
     HL_NEED(load_role(l, &out->down, HL_ROLE_MLP_DOWN, layer));
     HL_NEED(load_vector(l, &out->mlp_norm, HL_ROLE_MLP_NORM, layer));
     HL_NEED(load_vector(l, &out->mlp_post_norm, HL_ROLE_MLP_POST_NORM, layer));

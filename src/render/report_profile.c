@@ -97,16 +97,43 @@ static json_t *diagnosis_json(const hl_diagnosis *item, int64_t n_layers)
         found_layers_json(item, n_layers));
 }
 
-static json_t *diagnoses_json(hl_report_out *out, const hl_profile *profile, const hl_trace *trace)
+/* Makes [{"text": ..., "parts": [{"text", "shows"}, ...]}, ...], an object for each sentence. */
+static json_t *summary_json(hl_report_out *out, const hl_summary *summary)
 {
-    HL_CLOSED(hl_diagnoses_free) hl_diagnoses *found = NULL;
-    json_t                                    *list  = json_array();
+    json_t *sentences = json_array();
+
+    for (int64_t sentence = 0; sentence < summary->n_sentences; sentence++) {
+        HL_FREED char *text  = NULL;
+        json_t        *parts = json_array();
+
+        hl_report_check(out, hl_summary_sentence(&text, summary, sentence));
+        for (int64_t i = 0; i < summary->n_parts; i++) {
+            const hl_summary_part *part = &summary->parts[i];
+            if (part->sentence == sentence)
+                hl_json_add(&parts, json_pack("{s:o, s:s}", "text", hl_report_text(part->text),
+                                              "shows", part->shows));
+        }
+        hl_json_add(&sentences,
+                    json_pack("{s:o, s:o}", "text", hl_report_text(text), "parts", parts));
+    }
+    return sentences;
+}
+
+/* Adds the checks, and the summary, which counts them. */
+static void put_findings(hl_report_out *out, json_t **object, const hl_profile *profile,
+                         const hl_trace *trace)
+{
+    HL_CLOSED(hl_diagnoses_free) hl_diagnoses *found   = NULL;
+    HL_CLOSED(hl_summary_free) hl_summary     *summary = NULL;
+    json_t                                    *list    = json_array();
 
     if (hl_report_check(out, hl_diagnose(&found, profile, NULL, NULL)) && trace != NULL)
         hl_report_check(out, hl_diagnose_trace(found, trace, NULL));
     for (int i = 0; out->status == HL_OK && i < HL_N_DIAGNOSES; i++)
         hl_json_add(&list, diagnosis_json(&found->items[i], hl_profile_n_layers(profile)));
-    return list;
+    hl_json_put(object, "diagnoses", list);
+    if (out->status == HL_OK && hl_report_check(out, hl_summary_new(&summary, profile, found)))
+        hl_json_put(object, "summary", summary_json(out, summary));
 }
 
 enum { N_TWINS = 3 };
@@ -544,7 +571,6 @@ json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int6
     hl_json_put(&object, "token_types", token_types_json(out, profile));
     hl_json_put(&object, "twins", twins_json(out, profile));
     hl_json_put(&object, "off", off);
-    hl_json_put(&object, "diagnoses",
-                diagnoses_json(out, profile, index == 0 ? report->trace : NULL));
+    put_findings(out, &object, profile, index == 0 ? report->trace : NULL);
     return object;
 }

@@ -27,7 +27,7 @@ OUT  compact: removed 3 and zeroed 2 of 12 heads
   KV bytes per token            384            320    -16.7%
 
   Loads in headlight and in transformers with trust_remote_code=True.
-  A zeroed head saves neither time nor memory.
+  A zeroed head saves neither time nor memory.  --groups removes whole groups.
 END
 run info "$out"
 expect_line "and opens: layers differ" 0 '1 heads, 1 KV heads: 1$'

@@ -66,7 +66,7 @@ class Models(unittest.TestCase):
                         found = classes.outputs(model)
                     self.assertEqual(sorted(seen.layers), layers)
                 self.assertLess(classes.difference(found, wanted), 1e-5)
-                with plug.Collector() as seen:  # it has its own attention again
+                with plug.Collector() as seen:  # the model has its own attention again
                     classes.outputs(model)
                 self.assertEqual(seen.layers, {})
 

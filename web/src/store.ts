@@ -22,6 +22,8 @@ export interface State {
     off: string[]; /* disabled by the reader */
     cut: string[]; /* chosen in the live page's Prune tab: disabled there alone */
     type: string; /* heads of other types are dimmed; "": none are */
+    layers: string; /* "3-6": the others are dimmed; "": none are */
+    check: string; /* the check to show in Diagnosis; "": all */
     token: number; /* -1: none */
 }
 
@@ -35,6 +37,8 @@ const DEFAULTS: Omit<State, "theme"> = {
     off: [],
     cut: [],
     type: "",
+    layers: "",
+    check: "",
     token: -1,
 };
 
@@ -68,6 +72,8 @@ export function parseFragment(fragment: string): Partial<State> {
         off: listOf(query.get("off")),
         cut: listOf(query.get("cut")),
         type: query.get("type") ?? "",
+        layers: /^\d{1,4}-\d{1,4}$/.test(query.get("layers") ?? "") ? query.get("layers")! : "",
+        check: query.get("check") ?? "",
         token: whole("token", DEFAULTS.token),
         ...(theme === "light" || theme === "dark" ? { theme } : {}),
     };
@@ -87,6 +93,8 @@ export function writeFragment(state: State): string {
     put("off", state.off.join(","), "");
     put("cut", state.cut.join(","), "");
     put("type", state.type, "");
+    put("layers", state.layers, "");
+    put("check", state.check, "");
     put("token", state.token, DEFAULTS.token);
     const text = query.toString().replace(/%2C/g, ",");
     return text ? `#${text}` : "";
@@ -104,7 +112,7 @@ export class Store {
         this.state = { ...DEFAULTS, theme, ...parseFragment(fragment) };
         this.state.profile = Math.min(this.state.profile, Math.max(source.profiles.length - 1, 0));
         if (!tabsOf(source).includes(this.state.tab)) this.state.tab = tabsOf(source)[0] ?? "heads";
-        if (!this.state.selected.length) this.state.selected = this.mostFocused();
+        if (!this.state.selected.length) this.state.selected = this.worthALook();
     }
 
     get profile(): Profile | null {
@@ -152,7 +160,18 @@ export class Store {
         });
     }
 
-    /* Something to look at when the page opens. */
+    /* Something to look at when the page opens: the last head that the summary names, which is the one
+     * whose deed it tells; else the most focused one. */
+    private worthALook(): string[] {
+        const named = this.profile?.summary.flatMap((sentence) => sentence.parts) ?? [];
+        const told = named.map((part) => parseHead(part.shows)).filter((head) => head !== null);
+        const mapped = this.source.tokens?.heads ?? [];
+        const last = told[told.length - 1];
+        const seen =
+            last && (!mapped.length || mapped.some(([layer, head]) => layer === last[0] && head === last[1]));
+        return seen ? [headName(...last)] : this.mostFocused();
+    }
+
     private mostFocused(): string[] {
         const profile = this.profile;
         const values = profile?.mean("normalized") ?? profile?.mean("entropy");
@@ -198,6 +217,12 @@ export function useStore(): { store: Store; state: State } {
         return store.listen(() => setState(store.state));
     }, [store]);
     return { store, state: store.state ?? state };
+}
+
+/* The layers that are shown among the others; null: all of them. */
+export function layerRange({ layers }: State): [number, number] | null {
+    const [first, last] = layers.split("-").map(Number);
+    return layers ? [first, last] : null;
 }
 
 /* The selected heads that this profile has, as indices (layer * heads + head). */

@@ -9,7 +9,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 import { fillPage, sampleData } from "./sample.mjs";
 
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 export const folder = mkdtempSync(join(tmpdir(), "headlight-report-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 
@@ -182,15 +182,14 @@ export async function cellOf(page, layer, head, { id = "heads", layers = 8, head
     );
 }
 
-/* No serious fault by axe-core, and nothing wider than the window. */
+/* No fault by axe-core, however slight, and nothing wider than the window. */
 export async function sound(page) {
     await page.evaluate(axe);
     const found = await page.evaluate(() =>
         window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] }),
     );
-    const bad = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
     assert.deepEqual(
-        bad.map(
+        found.violations.map(
             (one) =>
                 `${one.id}: ${one.nodes
                     .map((node) => node.html.slice(0, 120))

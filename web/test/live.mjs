@@ -412,7 +412,7 @@ async function withoutSink(browser, url) {
         await page.getByRole("button", { name: "Close" }).click();
         return cells.map(Number);
     };
-    await page.getByRole("button", { name: "normalized" }).click();
+    await page.getByRole("button", { name: "normalized", exact: true }).click();
     const into = await means();
     await page.getByRole("button", { name: "exclude first token" }).click();
     const out = await means();

@@ -9,6 +9,7 @@ import {
     fragmentOf,
     openFile,
     realReport,
+    ROOT,
     sampleReport,
     settled,
     sound,
@@ -97,6 +98,46 @@ async function byKeyboard(browser, options) {
     await press("Escape");
     await settled(page);
     assert.equal(await page.getByRole("dialog").count(), 0);
+    await check();
+}
+
+/* The three sentences are those of `show`, and each claim leads to what shows it. */
+async function summary(browser, options) {
+    const path = realReport();
+    const told = execFileSync(
+        `${ROOT}/${process.env.HEADLIGHT ?? "build/headlight"}`,
+        ["show", `${folder}/demo.profile`, "--json"],
+        { cwd: ROOT, encoding: "utf8" },
+    );
+    const { page, check } = await openFile(browser, path, options);
+    const sentences = await page.locator(".summary p").allInnerTexts();
+    assert.deepEqual(
+        sentences.map((text) => text.replace(/\s+/g, " ")),
+        JSON.parse(told).summary.map((one) => one.text),
+    );
+    const parts = JSON.parse(told).summary.flatMap((one) => one.parts);
+    const claim = (pattern) =>
+        page
+            .locator(".summary")
+            .getByText(parts.find((one) => pattern.test(one.shows)).text, { exact: true });
+    const range = parts[0].shows.replace(/L/g, "").replace(/^(\d+)$/, "$1-$1");
+    await claim(/^L\d+(-L\d+)?$/).click();
+    assert.match(await fragmentOf(page), new RegExp(`layers=${range}`));
+    await claim(/^L\d+(-L\d+)?$/).click();
+    assert.doesNotMatch(await fragmentOf(page), /layers=/);
+    const head = parts.find((one) => /^L\d+H\d+$/.test(one.shows)).shows;
+    await claim(/^L\d+H\d+$/).focus();
+    await page.keyboard.press("Enter");
+    assert.ok((await title(page)).startsWith(head), `the summary leads to ${head}`);
+    await sound(page);
+    await claim(/^checks$/).click();
+    assert.match(await fragmentOf(page), /tab=diagnosis/);
+    assert.equal(await page.locator("h1").count(), 1);
+    await page.getByRole("tab", { name: "Heads" }).click();
+    await page.getByRole("button", { name: "demo-sparse" }).click();
+    await page.locator(".summary").getByText("entropy-collapse").click();
+    assert.match(await fragmentOf(page), /check=entropy-collapse/);
+    assert.ok(await page.locator("#check-entropy-collapse").isVisible());
     await check();
 }
 
@@ -379,8 +420,9 @@ export function pages(browser) {
             test(`mouse: head, units, sink, a diagnosis to its head (${width} px, ${theme})`, () =>
                 byMouse(browser, options));
             test(`the same by keyboard alone (${width} px, ${theme})`, () => byKeyboard(browser, options));
-            test(`every tab: no serious fault by axe-core (${width} px, ${theme})`, () =>
-                everyTab(browser, options));
+            test(`the summary: each claim leads to its evidence (${width} px, ${theme})`, () =>
+                summary(browser, options));
+            test(`every tab: no fault by axe-core (${width} px, ${theme})`, () => everyTab(browser, options));
         }
     test("tokens: where they look, rows that add up, markup as text", () => tokens(browser));
     test("every number as a table, as CSV and as JSON; definitions", () => tables(browser));

@@ -381,12 +381,17 @@ function live({ test }: Tap) {
                 [null, 1, 2],
                 [null, 3, 4],
             ],
+            layer_normalized: [
+                [null, 0.25, 0.5],
+                [null, 0.75, 0.25],
+            ],
             logprob: [null, -1, -2],
             spike: [null, null, 5],
             spikes: [2],
         } as never);
         assert.deepEqual([...trace.entropies!], [1, 2, NaN, 3, 4, NaN]);
         assert.deepEqual([...trace.layers!], [1, 2, NaN, 3, 4, NaN]);
+        assert.deepEqual([...trace.normalized!], [0.5, 0.375, NaN], "the mean over layers");
         assert.deepEqual([...trace.spike!], [NaN, 5, NaN]);
         assert.deepEqual(trace.spikes, [1]);
         assert.deepEqual([...trace.logprob!], [NaN, -1, -2], "predictions are of the token itself");

@@ -79,8 +79,11 @@ problem describe(const hl_attention_result *result, const hl_attention *a)
     p.window_right = window((a->flags & HL_ATTENTION_WINDOW_RIGHT) != 0, a->window_right);
     if ((a->flags & HL_ATTENTION_CAUSAL) != 0)
         p.window_right = 0;
-    if (a->query_start == nullptr && p.window_left >= p.n_keys - 1) /* hides nothing */
+    if (a->query_start == nullptr && p.window_left >= p.n_keys - 1 &&
+        (a->flags & HL_ATTENTION_WINDOW_BLOCKS) == 0) /* hides nothing */
         p.window_left = WIDE_OPEN;
+    if ((a->flags & HL_ATTENTION_WINDOW_BLOCKS) != 0 && p.window_left < WIDE_OPEN)
+        p.window_block = p.window_left + 1;
     p.window_sink    = (int)std::min<int64_t>(a->window_sink, WIDE_OPEN);
     p.scale          = (float)a->scale;
     p.softcap        = (float)a->softcap;

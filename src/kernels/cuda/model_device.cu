@@ -260,6 +260,7 @@ static const hl_device_ops table = {
     .norm          = op_norm,
     .angles        = op_angles,
     .heads         = op_heads,
+    .gate_heads    = op_gate_heads,
     .activate      = op_activate,
     .copy_rows     = op_copy_rows,
     .cap           = op_cap,

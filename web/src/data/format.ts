@@ -44,6 +44,17 @@ export interface RawDiagnosis {
     layers?: number[];
 }
 
+/* A piece of a sentence, and what shows it: "L7H3", "L3-L6", "type sink", a check's name, "checks". */
+export interface SummaryPart {
+    text: string;
+    shows: string;
+}
+
+export interface Sentence {
+    text: string;
+    parts: SummaryPart[];
+}
+
 export interface RawHistogram {
     of?: string;
     edges: number[];
@@ -75,6 +86,7 @@ export interface RawProfile {
     off?: HeadRef[];
     n_heads?: number[];
     diagnoses?: RawDiagnosis[];
+    summary?: Sentence[];
 }
 
 export interface RawTokens {
@@ -108,6 +120,7 @@ export interface RawTrace {
     spikes?: number[];
     tables?: Record<string, Sheet>;
     layer_entropy?: ArrayLike;
+    layer_normalized?: ArrayLike;
 }
 
 /* A table as the command prints it with --json. */

@@ -1,7 +1,7 @@
 /* profile.ts - what was measured of every head of one model, decoded when it is first asked for. */
 import { number } from "../base/format";
 import { values, shapeOf, type ArrayLike } from "./arrays";
-import type { RawDiagnosis, RawProfile } from "./format";
+import type { RawDiagnosis, RawProfile, Sentence } from "./format";
 import type { Theme } from "./quantity";
 
 export interface Twin {
@@ -156,6 +156,10 @@ export class Profile {
                 head: heads[at],
                 similarity: alike[at],
             }));
+    }
+
+    get summary(): Sentence[] {
+        return this.raw.summary ?? [];
     }
 
     get diagnoses(): Diagnosis[] {

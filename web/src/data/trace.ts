@@ -52,6 +52,12 @@ export class Trace {
         return ownRows(values(this.raw.layer_entropy), this.n);
     }
 
+    /* (tokens) mean over layers of normalized entropy, which does not grow with the text. */
+    get normalized(): Float32Array | null {
+        const rows = ownRows(values(this.raw.layer_normalized), this.n);
+        return rows && tokenMeans(rows, this.n, []);
+    }
+
     /* (layers, heads, tokens) */
     get entropies(): Float32Array | null {
         if (this.rows === undefined) this.rows = ownRows(values(this.raw.entropy), this.n);

@@ -48,9 +48,11 @@ export function App() {
                 Skip to the figures
             </a>
             <Header onKeys={() => setKeys(true)} />
-            <Tabs />
-            <main id="main" tabIndex={-1} role="tabpanel" aria-labelledby={`tab-${state.tab}`}>
-                <View tab={state.tab} />
+            <main>
+                <Tabs />
+                <div id="main" tabIndex={-1} role="tabpanel" aria-labelledby={`tab-${state.tab}`}>
+                    <View tab={state.tab} />
+                </div>
             </main>
             <footer>
                 headlight {store.source.version}{" "}
@@ -119,12 +121,18 @@ function Header({ onKeys }: { onKeys: () => void }) {
             {profile && (
                 <div class="of">
                     {source.profiles.length > 1 ? (
-                        <Segmented
-                            label="Model"
-                            value={String(state.profile)}
-                            onChange={(value) => store.set({ profile: Number(value), type: "" })}
-                            options={source.profiles.map((one, i) => ({ value: String(i), text: one.name }))}
-                        />
+                        <>
+                            <h1 class="unseen">{profile.name}</h1>
+                            <Segmented
+                                label="Model"
+                                value={String(state.profile)}
+                                onChange={(value) => store.set({ profile: Number(value), type: "" })}
+                                options={source.profiles.map((one, i) => ({
+                                    value: String(i),
+                                    text: one.name,
+                                }))}
+                            />
+                        </>
                     ) : (
                         <h1>{profile.name}</h1>
                     )}

@@ -1,5 +1,5 @@
 /* diagnosis_tab.tsx - what may be wrong, why that is said, and the heads that show it. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { headName, number, plural } from "../base/format";
 import type { Cause } from "../data/format";
 import type { Diagnosis, Profile } from "../data/profile";
@@ -18,7 +18,8 @@ export function DiagnosisTab({
     profile: Profile;
     onHeads?: (names: string[]) => void;
 }) {
-    const { store } = useStore();
+    const { store, state } = useStore();
+    useEffect(() => showCheck(state.check), [state.check, profile]);
     const go =
         onHeads ??
         ((names) => {
@@ -52,6 +53,13 @@ export function DiagnosisTab({
     );
 }
 
+/* Brings a check into view, and opens its line. */
+function showCheck(name: string): void {
+    const found = name ? document.getElementById(`check-${name}`) : null;
+    if (found instanceof HTMLDetailsElement) found.open = true;
+    found?.scrollIntoView({ block: "center" });
+}
+
 /* Checks that found nothing, or had nothing to look at: a line each, which opens. */
 function Checks({ title, checks, go }: { title: string; checks: Diagnosis[]; go: Go }) {
     if (!checks.length) return null;
@@ -59,7 +67,7 @@ function Checks({ title, checks, go }: { title: string; checks: Diagnosis[]; go:
         <section class="panel asked" aria-label={title}>
             <h2>{title}</h2>
             {checks.map((one) => (
-                <details key={one.name} class={stateOf(one)}>
+                <details key={one.name} id={`check-${one.name}`} class={stateOf(one)}>
                     <summary>
                         <b>{titleOf(one)}</b>
                         <span>{findingOf(one)}</span>
@@ -87,6 +95,7 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
     const finding = findingOf(d);
     return (
         <article
+            id={bare ? undefined : `check-${d.name}`}
             class={`panel diagnosis ${state} ${d.severity === "serious" ? "serious" : ""} ${isObservation(d) ? "observation" : ""}`}>
             {bare ? null : (
                 <header>

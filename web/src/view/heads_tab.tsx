@@ -15,12 +15,13 @@ import {
 } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { headsTable, layersTable } from "../data/tables";
-import { selectedHeads, useStore, type State } from "../store";
+import { layerRange, selectedHeads, useStore, type State } from "../store";
 import { HeadCard } from "./head_card";
 import { Nothing, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
 import { ProfileHeatmap } from "./profile_heatmap";
 import { Scale } from "./scale";
+import { Summary } from "./summary";
 import { TableButton } from "./table";
 import { colorsOf, faint } from "./theme";
 
@@ -32,16 +33,19 @@ export function HeadsTab({ profile }: { profile: Profile }) {
         [profile, state.metric, state.unit, state.sink],
     );
     return (
-        <div class="columns">
-            <div class="column">
-                <HeadsPanel profile={profile} quantity={quantity} />
-                <Types profile={profile} />
-                <LayerPanel profile={profile} />
+        <>
+            <Summary profile={profile} />
+            <div class="columns">
+                <div class="column">
+                    <HeadsPanel profile={profile} quantity={quantity} />
+                    <Types profile={profile} />
+                    <LayerPanel profile={profile} />
+                </div>
+                <div class="column">
+                    <HeadCard profile={profile} />
+                </div>
             </div>
-            <div class="column">
-                <HeadCard profile={profile} />
-            </div>
-        </div>
+        </>
     );
 }
 
@@ -69,7 +73,7 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
         () => new Set([...profile.off, ...selectedHeads(profile, store.disabled).map((head) => head.index)]),
         [profile, store.disabled],
     );
-    const dimmed = state.type ? (index: number) => profile.types?.[index] !== state.type : null;
+    const dimmed = useMemo(() => dimmer(profile, state), [profile, state.type, state.layers]);
     const blues = METRICS[state.metric].power === 0;
     return (
         <Panel
@@ -114,6 +118,17 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
             )}
         </Panel>
     );
+}
+
+/* Which heads are not of the chosen type and layers; null: all are. */
+function dimmer(profile: Profile, state: State): ((index: number) => boolean) | null {
+    const range = layerRange(state);
+    if (!state.type && !range) return null;
+    return (index) => {
+        const layer = Math.floor(index / profile.nHeads);
+        const outside = range !== null && (layer < range[0] || layer > range[1]);
+        return outside || (state.type !== "" && profile.types?.[index] !== state.type);
+    };
 }
 
 /* The two ends, one click away. */
@@ -217,12 +232,16 @@ function LayerPanel({ profile }: { profile: Profile }) {
                 yLabel={normalized ? "normalized" : unitName("entropy", state.unit)}
                 yFrom={0}
                 yTo={normalized ? 1 : undefined}
+                shade={shadeOf(layerRange(state))}
                 xTicks={(value) => (Number.isInteger(value) ? String(value) : "")}
             />
             {profiles.length > 1 && <Legend lines={lines} />}
         </Panel>
     );
 }
+
+const shadeOf = (range: [number, number] | null): [number, number] | null =>
+    range && [range[0] - 0.4, range[1] + 0.4];
 
 /* Every head, behind the means. */
 function headDots(profile: Profile, { unit, sink, theme }: State, series: number) {

@@ -66,6 +66,11 @@ function LiveViews({
         () => (heads.length ? tokenMeans(rows, trace.n, heads).map((value) => value * factor) : null),
         [trace, factor, state.selected],
     );
+    /* The text is colored by normalized entropy in every unit: nats grow with the text. */
+    const shares = useMemo(
+        () => tokenMeans(run.traceOf(rowKind("normalized", state.sink)).entropies!, trace.n, heads),
+        [trace, state.sink, state.selected],
+    );
     /* While a text grows, the newest token that has a row: it led to the last one. */
     const at = pointed >= 0 ? pointed : streaming ? trace.n - 2 : state.token;
     return (
@@ -77,8 +82,8 @@ function LiveViews({
                         run={run}
                         trace={trace}
                         means={chosen ?? all}
+                        shares={shares}
                         unit={unit}
-                        most={most * factor}
                         at={pointed >= 0 ? pointed : state.token}
                         onPoint={onPoint}
                     />
@@ -136,29 +141,29 @@ function TextPanel({
     run,
     trace,
     means,
+    shares,
     unit,
-    most,
     at,
     onPoint,
 }: {
     source: LiveSource;
     run: Run;
     trace: Trace;
-    means: Float32Array;
+    means: Float32Array; /* (tokens) in the unit */
+    shares: Float32Array; /* (tokens) normalized */
     unit: string;
-    most: number;
     at: number;
     onPoint: (token: number) => void;
 }) {
     const { store, state } = useStore();
-    const axis = axisAround(0, most);
+    const axis = axisAround(0, 1);
     const spikes = useMemo(() => new Set(trace.spikes), [trace]);
     const map = state.selected[0] ? source.mapOf(state.selected[0]) : null;
     const looks = map && at >= 0 && at < map.n ? rowOf(map, at) : null;
     const color = (token: number, from: number) =>
         from >= 0 && from === at && looks
             ? attentionColor(state.theme, looks, token)
-            : entropyColor(axis, means[token]);
+            : entropyColor(axis, shares[token]);
     const note =
         run.state === "failed"
             ? ""
@@ -206,9 +211,9 @@ function TextPanel({
                 />
             ) : (
                 <EntropyScale
-                    label="Entropy of each token’s row, selected heads"
-                    term={keyOf("entropy", state.unit, state.sink)}
-                    unit={unit}
+                    label="Normalized entropy of each token’s row, selected heads; spikes are red"
+                    term={keyOf("entropy", "normalized", state.sink)}
+                    unit=""
                     axis={axis}
                 />
             )}

@@ -59,7 +59,10 @@ export function Plot(props: PlotProps) {
         };
     }, [width, props.theme, shape, props.height, props.yLabel]);
     /* A text that grows brings new data, not a new plot. */
-    useEffect(() => plot.current?.setData(dataOf(props)), [props.lines, props.x, props.marks, props.dots]);
+    useEffect(
+        () => plot.current?.setData(dataOf(props)),
+        [props.lines, props.x, props.marks, props.dots, props.shade?.join()],
+    );
     return (
         <div
             ref={holder}

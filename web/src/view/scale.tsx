@@ -56,13 +56,12 @@ export function Scale(props: {
     );
 }
 
-/* Entropy of rows, from focused to diffuse: of tokens by default. */
+/* Entropy of rows, from focused to diffuse, of heads and of tokens. */
 export function EntropyScale(props: {
     label?: string;
     term?: string;
     unit: string;
     axis: Axis;
-    map?: MapName;
     at?: number;
 }) {
     return (
@@ -70,7 +69,7 @@ export function EntropyScale(props: {
             {...props}
             label={props.label ?? "Entropy of the row"}
             term={props.term ?? "entropy"}
-            map={props.map ?? "difference"}
+            map="entropy"
             ends={["focused", "diffuse"]}
         />
     );
@@ -80,9 +79,10 @@ export function AttentionScale({ label = "Attention", theme }: { label?: string;
     return <Scale label={label} term="pattern" unit="" axis={ATTENTION} map={bluesOf(theme)} root />;
 }
 
-/* A token's color on these two scales; null: it has no such number. */
+/* A token's color on these two scales; null: it has no such number.  Neither has red, which is the
+ * color of spikes. */
 export const entropyColor = (axis: Axis, value: number | undefined): Rgb | null =>
-    value === undefined || Number.isNaN(value) ? null : mapColor("difference", shareOf(axis, value));
+    value === undefined || Number.isNaN(value) ? null : mapColor("entropy", shareOf(axis, value));
 
 export const attentionColor = (theme: Theme, row: Float32Array, key: number): Rgb | null =>
     key < row.length ? mapColor(bluesOf(theme), attentionShare(row[key])) : null;

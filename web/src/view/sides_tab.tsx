@@ -32,7 +32,7 @@ export function SidesTab({ source }: { source: LiveSource }) {
     );
 }
 
-/* What a run's numbers are shown in. */
+/* What a run's numbers are shown in; `shares`, which color the texts, are normalized in every unit. */
 function useShown(...runs: Run[]) {
     const { state } = useStore();
     const kind = rowKind(state.unit, state.sink);
@@ -43,19 +43,23 @@ function useShown(...runs: Run[]) {
         traces,
         factor: normalized ? 1 : unitFactor(state.unit),
         unit: unitName("entropy", state.unit),
-        top: normalized ? 1 : undefined,
-        term: keyOf("entropy", state.unit, state.sink),
+        shares: runs.map((run) => run.traceOf(rowKind("normalized", state.sink))),
+        term: keyOf("entropy", "normalized", state.sink),
     };
 }
 
 /* Both texts, and where they part. */
 export function Texts({ now, before }: { now: Run; before: Run }) {
-    const { traces, factor, unit, top, term } = useShown(before, now);
+    const { traces, factor, unit, shares, term } = useShown(before, now);
     const means = useMemo(
         () => traces.map((trace) => tokenMeans(trace.entropies!, trace.n, []).map((value) => value * factor)),
         [...traces, factor],
     );
-    const axis = axisAround(0, top ?? Math.max(extent(means[0])[1], extent(means[1])[1], 1e-6));
+    const colored = useMemo(
+        () => shares.map((trace) => tokenMeans(trace.entropies!, trace.n, [])),
+        [...shares],
+    );
+    const axis = axisAround(0, 1);
     const parts = firstDifference(now, before);
     const side = (i: number, run: Run, id: string, title: string) => (
         <Panel
@@ -69,11 +73,11 @@ export function Texts({ now, before }: { now: Run; before: Run }) {
                 token={-1}
                 spikes={new Set(traces[i].spikes)}
                 parts={parts}
-                color={(token) => entropyColor(axis, means[i][token])}
+                color={(token) => entropyColor(axis, colored[i][token])}
                 spoken={(token) => `${visible(traces[i].texts[token])}, ${number(means[i][token])} ${unit}`}
                 onToken={() => undefined}
             />
-            <EntropyScale label="Mean entropy of all heads" term={term} unit={unit} axis={axis} />
+            <EntropyScale label="Mean normalized entropy of all heads" term={term} unit="" axis={axis} />
         </Panel>
     );
     return (

@@ -303,7 +303,7 @@ export function SnapshotPanel({
                 mostHeight={320}
                 describe={(index) => profile.typeName(index)}
             />
-            <EntropyScale term={term} unit={unit} axis={axis} map="entropy" />
+            <EntropyScale term={term} unit={unit} axis={axis} />
         </Panel>
     );
 }

@@ -36,7 +36,13 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
         () => (rows && heads.length ? tokenMeans(rows, trace.n, heads).map((value) => value * factor) : null),
         [rows, heads, factor],
     );
-    const axis = useMemo(() => axisAround(0, Math.max(extent(all ?? [])[1], 1e-6)), [all]);
+    /* Reports of earlier versions have no normalized entropy. */
+    const shares = useMemo(() => trace.normalized, [trace]);
+    const shown = shares ?? all;
+    const axis = useMemo(() => {
+        const [low, high] = extent(shown ?? []);
+        return axisAround(shares ? low : 0, Math.max(high, 1e-6));
+    }, [shown]);
     const spikes = useMemo(() => new Set(trace.spikes), [trace]);
     const at = pointed >= 0 ? pointed : state.token;
     return (
@@ -45,7 +51,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                 <div class="column">
                     <Panel
                         title={`Text${ofFirst(store)}`}
-                        note={`mean entropy of all heads; ${trace.spikes.length ? `${plural(trace.spikes.length, "spike")} underlined` : "no spikes"}`}
+                        note={`colored by mean ${shares ? "normalized entropy" : "entropy"} of all heads; ${trace.spikes.length ? `${plural(trace.spikes.length, "spike")} in red` : "no spikes"}`}
                         actions={<TableButton table={() => traceTable(trace, all)} />}>
                         <TokenText
                             id="trace-text"
@@ -53,7 +59,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                             texts={trace.texts}
                             kinds={trace.kinds}
                             token={state.token}
-                            color={(token) => entropyColor(axis, all?.[token])}
+                            color={(token) => entropyColor(axis, shown?.[token])}
                             spikes={spikes}
                             spoken={(token) =>
                                 `${visible(trace.texts[token])}, ${all ? number(all[token]) : "–"} ${unit}${spikes.has(token) ? ", spike" : ""}`
@@ -61,7 +67,13 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                             onToken={(token) => store.set({ token })}
                             onPoint={setPointed}
                         />
-                        <EntropyScale unit={unit} axis={axis} at={all?.[at]} />
+                        <EntropyScale
+                            label={shares ? "Normalized entropy of the row" : undefined}
+                            term={shares ? "normalized" : undefined}
+                            unit={shares ? "" : unit}
+                            axis={axis}
+                            at={shown?.[at]}
+                        />
                         <Readout trace={trace} entropy={all} at={at} unit={unit} />
                     </Panel>
                 </div>
