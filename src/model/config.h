@@ -77,6 +77,7 @@ enum {
     HL_BIAS_CONV    = 1 << 8, /* mixers: the convolution    */
     HL_BIAS_MIX_IN  = 1 << 9, /* and both projections       */
     HL_BIAS_MIX_OUT = 1 << 10,
+    HL_BIAS_SHARED  = 1 << 11, /* the expert that every row uses */
 };
 
 /* ----------------------------------------------------------------- mixers */
@@ -119,8 +120,9 @@ typedef struct hl_mixer_config {
     bool     norm_first; /* the norm before the gate */
     double   dt_low;     /* limits of dt */
     double   dt_high;
-    double   factors[HL_N_MIX_PARTS];
-    double   out_factor; /* of the branch's result */
+    double   in_factor;               /* of the branch's input */
+    double   factors[HL_N_MIX_PARTS]; /* of the parts of its first projection; in_factor included */
+    double   out_factor;              /* of the branch's result */
 } hl_mixer_config;
 
 /* ------------------------------------------------------------------- rope */
@@ -149,7 +151,7 @@ typedef struct hl_rope {
     double       beta_slow;
     bool         untruncated;      /* yarn: the ramp's ends are not rounded         */
     double       attention_factor; /* multiplies cos and sin; always filled in      */
-    double       long_factor;      /* the same beyond original_n_ctx, in longrope   */
+    double       long_factor;      /* longrope: attention_factor beyond original_n_ctx */
     int64_t      original_n_ctx;   /* context length in training; n_ctx for dynamic */
     int64_t      n_factors;        /* entries of the two lists of factors: n_dims/2, or 0 */
     float        short_factors[HL_MAX_ROPE_PAIRS]; /* longrope, factors */
@@ -247,12 +249,15 @@ typedef struct hl_config {
     double        qkv_limit;     /* before RoPE, q, k and v are clamped to +-this; 0: not */
     int64_t       temper_first;  /* for layers[].temper */
     int64_t       temper_period;
-    bool          sinks;        /* learned sinks, one per head */
-    double        attn_softcap; /* 0: no soft-cap */
-    bool          attn_gated;   /* what heads write is multiplied by a sigmoid: ATTN_GATE */
-    bool          inner_norms;  /* bitnet: norms before the last map of each branch */
+    bool          sinks;           /* learned sinks, one per head */
+    double        attn_softcap;    /* 0: no soft-cap */
+    double        attn_in_factor;  /* of attention's input; attn_scale has its part of q and k */
+    double        attn_out_factor; /* of attention's result */
+    bool          attn_gated;      /* what heads write is multiplied by a sigmoid: ATTN_GATE */
+    bool          inner_norms;     /* bitnet: norms before the last map of each branch */
     hl_activation activation;
     double        activation_limit; /* SWIGLU_CLAMPED */
+    double        mlp_out_factor;   /* of the MLP's result; SILU_SCALED has it, biases do not */
     bool          gated;            /* act(gate x) * (up x), else act(up x) */
     uint32_t      biases;           /* HL_BIAS_... */
 

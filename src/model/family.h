@@ -130,5 +130,9 @@ extern const hl_family hl_family_apertus, hl_family_arcee, hl_family_bert, hl_fa
     hl_family_olmo3, hl_family_olmoe, hl_family_opt, hl_family_phi, hl_family_phi3, hl_family_qwen2,
     hl_family_qwen2_moe, hl_family_qwen3, hl_family_qwen3_moe, hl_family_roberta,
     hl_family_seed_oss, hl_family_smollm3, hl_family_stablelm, hl_family_starcoder2;
+/* Families with mixers (family_hybrid.c, family_qwen.c). */
+extern const hl_family hl_family_bamba, hl_family_falcon_h1, hl_family_granitemoehybrid,
+    hl_family_jamba, hl_family_nemotron_h, hl_family_qwen3_5, hl_family_qwen3_5_moe,
+    hl_family_qwen3_next;
 
 #endif

@@ -157,6 +157,28 @@ static int64_t run_length(const hl_device_session *d, const hl_chunk *chunk, int
     return n;
 }
 
+/* rows (N, n) *= factor. */
+static hl_status scale_rows(const hl_session *session, void *rows, int64_t n, double factor)
+{
+    const hl_device_session *d      = session->device;
+    const hl_device_places  *places = &d->inputs.places;
+
+    if (factor == 1.0)
+        return HL_OK;
+    return hl_device_checked(
+        d,
+        d->ops->gate(d->device, &(hl_device_gate){ .out      = rows,
+                                                   .x        = rows,
+                                                   .x_stride = n,
+                                                   .scale    = (float)factor,
+                                                   .dtype    = d->dtype,
+                                                   .n_rows   = places->n_batch * places->batch_rows,
+                                                   .n        = n,
+                                                   .d_group  = n,
+                                                   .places   = *places }),
+        "factor");
+}
+
 /* z *= sigmoid(gate x), after the gates of heads. */
 static hl_status gate_heads(const hl_session *session, int64_t layer, const void *input)
 {
@@ -238,11 +260,14 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
     }
     HL_NEED(hl_device_checked(d, d->ops->attention(d->device, d->parts, n_parts), "attention"));
     HL_NEED(gate_heads(session, layer, input));
+    HL_NEED(scale_rows(session, d->rows.z, width, session->config->attn_in_factor));
     if (session->config->inner_norms)
         HL_NEED(norm_heads(session, layer));
-    return hl_device_multiply(session, d->rows.branch, d->dtype,
-                              session->config->inner_norms ? d->rows.z_normed : d->rows.z,
-                              &d->weights.layers[layer].o, &d->inputs.places);
+    HL_NEED(hl_device_multiply(session, d->rows.branch, d->dtype,
+                               session->config->inner_norms ? d->rows.z_normed : d->rows.z,
+                               &d->weights.layers[layer].o, &d->inputs.places));
+    return scale_rows(session, d->rows.branch, session->config->d_model,
+                      session->config->attn_out_factor);
 }
 
 /* ------------------------------------------------------------------ patterns */

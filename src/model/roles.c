@@ -69,15 +69,15 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_EXPERT_UP]         = { "expert.up", "F", "D", HL_BIAS_EXPERTS },
     [HL_ROLE_EXPERT_DOWN]       = { "expert.down", "D", "F", HL_BIAS_EXPERTS },
     [HL_ROLE_SHARED_ROUTER]     = { "shared.router", "1", "D", 0 },
-    [HL_ROLE_SHARED_GATE]       = { "shared.gate", "S", "D", 0 },
-    [HL_ROLE_SHARED_UP]         = { "shared.up", "S", "D", 0 },
-    [HL_ROLE_SHARED_DOWN]       = { "shared.down", "D", "S", 0 },
+    [HL_ROLE_SHARED_GATE]       = { "shared.gate", "S", "D", HL_BIAS_SHARED },
+    [HL_ROLE_SHARED_UP]         = { "shared.up", "S", "D", HL_BIAS_SHARED },
+    [HL_ROLE_SHARED_DOWN]       = { "shared.down", "D", "S", HL_BIAS_SHARED },
     [HL_ROLE_MLP_POST_NORM]     = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
 
     [HL_ROLE_ATTN_QKV]       = { "attn.qkv", "QKK", "D", HL_BIAS_QKV },
     [HL_ROLE_MLP_GATE_UP]    = { "mlp.gate_up", "FF", "D", HL_BIAS_MLP },
     [HL_ROLE_EXPERT_GATE_UP] = { "expert.gate_up", "FF", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_SHARED_GATE_UP] = { "shared.gate_up", "SS", "D", 0 },
+    [HL_ROLE_SHARED_GATE_UP] = { "shared.gate_up", "SS", "D", HL_BIAS_SHARED },
     [HL_ROLE_ATTN_Q_GATE]    = { "attn.q_gate", "QQ", "D", HL_BIAS_QKV },
     [HL_ROLE_MIX_QKV]        = { "mixer.qkv", "GGI", "D", 0 },
     [HL_ROLE_MIX_QKVZ]       = { "mixer.qkvz", "GGII", "D", 0 },
@@ -410,4 +410,24 @@ hl_role_need hl_role_bias_need(hl_role role, const hl_config *config)
     if (config->is_encoder && role >= HL_ROLE_HEAD_DENSE && role <= HL_ROLE_LM_HEAD)
         return HL_ROLE_OPTIONAL;
     return required_if((config->biases & shapes[role].bias) != 0);
+}
+
+/* f (W (i x) + b) is computed as f i (W x + b / i): factors of a branch's input and of its result are
+ * applied together. */
+double hl_role_bias_factor(hl_role role, const hl_config *config)
+{
+    switch (role) {
+    case HL_ROLE_ATTN_Q:
+    case HL_ROLE_ATTN_K:
+    case HL_ROLE_ATTN_V:
+        return 1.0 / config->attn_in_factor;
+    case HL_ROLE_MIX_IN:
+        return 1.0 / config->mixer.in_factor;
+    case HL_ROLE_MIX_OUT:
+        return config->mixer.out_factor;
+    case HL_ROLE_MLP_DOWN:
+        return config->mlp_out_factor;
+    default:
+        return 1.0;
+    }
 }

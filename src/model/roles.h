@@ -126,6 +126,9 @@ bool hl_role_holds(hl_role stored, hl_role role);
 hl_role_need hl_role_weight_need(hl_role role, const hl_config *config, int64_t layer);
 hl_role_need hl_role_bias_need(hl_role role, const hl_config *config);
 
+/* What biases of this role are multiplied by where factors of a branch are applied elsewhere. */
+double hl_role_bias_factor(hl_role role, const hl_config *config);
+
 /* The number of weights of this role in the layer: experts, or heads with own norms; usually 1. */
 int64_t hl_role_parts(hl_role role, const hl_config *config, int64_t layer);
 /* Rows (outputs) and columns (inputs; 1 for a vector) of one part.  Also works for roles that

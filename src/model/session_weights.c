@@ -125,7 +125,10 @@ static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int
         HL_NEED(turn_table(session, param->vector, role, &source->weight));
     if (!hl_role_is_floats(role))
         param->matrix = hl_weight_matrix(&source->weight);
-    return read_vector(session, &param->bias, &source->bias, layer);
+    HL_NEED(read_vector(session, &param->bias, &source->bias, layer));
+    for (int64_t i = 0; param->bias != NULL && i < source->bias.n_rows; i++)
+        param->bias[i] *= (float)hl_role_bias_factor(role, session->config);
+    return HL_OK;
 }
 
 static hl_status load_roles(hl_session *session, int64_t layer)
