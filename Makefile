@@ -161,6 +161,10 @@ ifneq ($(filter 1 yes true,$(MPI)),)
 MPI_FLAGS   := -DHL_HAVE_MPI=1 $(shell $(PKG_CONFIG) --cflags ompi-c)
 LIBS        += $(shell $(PKG_CONFIG) --libs ompi-c)
 endif
+ifneq ($(filter 1 yes true,$(WHEEL)),)
+# A wheel's own libraries are below it.  DT_RPATH, unlike RUNPATH, holds for the libraries that these need.
+LDFLAGS     += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/libs'
+endif
 LINK_FLAGS  := $(CFLAGS) -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(HARD_LINK) $(LDFLAGS)
 
 # The flags of one source file: by its folder, then by its instruction set.  With a sanitizer,
@@ -623,6 +627,11 @@ uninstall: ## remove what install put there
 # -------------------------------------------------------------------- packages
 
 DIST := headlight-$(VERSION)
+
+.PHONY: wheel
+wheel: ## $(BUILD)/wheel/headlight-*.whl: the Python package with all libraries but glibc's
+	@+$(SUBMAKE) all WHEEL=1 BUILD=$(BUILD)/wheel
+	@HEADLIGHT_BUILD=$(BUILD)/wheel python3 -B python/build_package.py $(BUILD)/wheel
 
 .PHONY: dist deb sbom api check-dist check-deb check-fresh
 dist: ## $(BUILD)/headlight-VERSION.tar.xz: all of the source, builds without git and network

@@ -156,6 +156,14 @@ def listening() -> bool:
     return len(_listeners.items) > 0
 
 
+def wanted() -> Tuple[str, ...]:
+    """Statistics beside the entropy that this thread's listeners ask for; they get them by listen_rows."""
+    for listener in _listeners.items:
+        if getattr(listener, "wants", ()):
+            return tuple(listener.wants)
+    return ()
+
+
 def report(layer: Layer, entropy: Tensor, *, visible: Tensor, real: Optional[Tensor] = None,
            module: Optional[torch.nn.Module] = None) -> None:
     """Passes the entropies of a layer's rows, (batch, heads, queries), to this thread's listeners.
@@ -262,7 +270,8 @@ EntropyRegulariser = EntropyRegularizer  # the earlier spelling, still accepted
 class _Sums:
     """A monitor's listener.  It does not refer to the monitor, which can so be dropped."""
 
-    def __init__(self, model: Optional[torch.nn.Module]) -> None:
+    def __init__(self, model: Optional[torch.nn.Module], training_only: bool) -> None:
+        self.training_only = training_only
         self.modules = None if model is None else frozenset(map(id, model.modules()))
         # {layer: ((2, heads) sums, (2) numbers of rows)} of entropies and of normalized entropies
         self.seen: Dict[Layer, Tuple[Tensor, Tensor]] = {}
@@ -270,6 +279,8 @@ class _Sums:
     def listen(self, layer: Layer, entropy: Tensor, *, visible: Tensor, real: Optional[Tensor],
                module: Optional[torch.nn.Module]) -> None:
         if self.modules is not None and module is not None and id(module) not in self.modules:
+            return
+        if self.training_only and module is not None and not module.training:
             return
         entropy = entropy.detach()
         if real is not None:
@@ -303,12 +314,14 @@ class AttentionMonitor:
     The model's attention must report its entropies, in the thread that made the monitor:
     headlight.transformers and attention(layer=...) do.  Each step has the mean of all rows since the
     previous step.  Normalized entropies are divided by the entropy of uniform attention on the keys
-    that a row sees.  A monitor that is closed or dropped stops listening.  Options are EntropyLog's.
+    that a row sees.  A monitor that is closed or dropped stops listening.  training_only: passes in
+    evaluation mode are left out.  Options are EntropyLog's.
     """
 
-    def __init__(self, model: Optional[torch.nn.Module] = None, **options: Any):
+    def __init__(self, model: Optional[torch.nn.Module] = None, *, training_only: bool = False,
+                 **options: Any):
         self.log = EntropyLog(**options)
-        self._sums = _Sums(model)
+        self._sums = _Sums(model, training_only)
         self._items = _listeners.items
         self._items.append(self._sums)
         self._end = weakref.finalize(self, _remove, self._items, self._sums)

@@ -92,6 +92,7 @@ SIGNATURES = {
     "hl_model_close": (None, [_handle]),
     "hl_model_get_info": (_ref(s.ModelInfo), [_handle]),
     "hl_model_set_gates": (s.Status, [_handle, s.Pointer]),
+    "hl_model_set_device": (s.Status, [_handle, s.Text]),
     "hl_model_hash": (s.Status, [_ref(c.c_uint64), _handle, c.c_int32]),
     "hl_tokenizer_open": (s.Status, [_out, s.Text]),
     "hl_tokenizer_close": (None, [_handle]),

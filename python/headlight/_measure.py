@@ -178,7 +178,7 @@ class _Tap:
             return rows.out
         problem = blocks.Problem(
             query, key, value, bias=options.get("bias"), mask=options.get("mask"),
-            sinks=options.get("sinks"), causal=options["causal"],
+            sinks=options.get("sinks"), gates=options.get("gates"), causal=options["causal"],
             scale=options["scale"] or query.shape[3] ** -0.5, softcap=options["softcap"],
             window_left=-1 if options["window_left"] is None else options["window_left"],
             window_right=-1 if options["window_right"] is None else options["window_right"])

@@ -114,6 +114,16 @@ class Profile:
     def __reduce__(self) -> Any:
         return (Profile.from_bytes, (self.to_bytes(),))
 
+    def _repr_html_(self) -> str:
+        """The report, inline: headlight.show(profile) has its options."""
+        from ._command import show
+        return show(self)._repr_html_()
+
+    def _repr_svg_(self) -> str:
+        """The heatmap, where HTML is not shown."""
+        from ._command import svg_of
+        return svg_of(self)
+
     def merge(self, *others: "Profile") -> "Profile":
         """Adds profiles of other parts of the text to this one, and returns it.  Raises Error for a
         profile of another model or one that was measured in another way; that profile is not added."""

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from . import _attention as core, _blocks as blocks
 from ._collect import (AttentionMonitor, Collector, EntropyRegulariser, EntropyRegularizer, Place,
-                       compiling, in_backward, listening, report, settle, visible_keys)
+                       _listeners, compiling, in_backward, listening, report, settle, visible_keys, wanted)
 from ._library import Error
 
 __all__ = ["AttentionMonitor", "AttentionRows", "Collector", "EntropyRegulariser",
@@ -451,6 +451,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
     """
     _check_shapes(q, k, v)
     _check_want(want, segments)
+    if layer is not None and wanted():
+        want = (*want, *wanted())
     q, k, v = _under_autocast(q, k, v)
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale)
     windows = (_number(window_left), _number(window_right), window_sink)
@@ -504,3 +506,6 @@ def _tell(rows: AttentionRows, layer: Any, module: Optional[torch.nn.Module], q:
         if mask is not None and not is_cross and n_keys >= n_queries:
             real = mask[:, n_keys - n_queries:]
     report(layer, rows.entropy, visible=visible, real=real, module=module)
+    for listener in _listeners.items:
+        if getattr(listener, "wants", ()):
+            listener.listen_rows(layer, rows, module)

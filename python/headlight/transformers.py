@@ -282,7 +282,7 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
     options = dict(causal=causal, scale=scaling, softcap=softcap or 0.0, sinks=s_aux,
                    window_left=None if sliding_window is None else sliding_window - 1,
                    window_right=None if sliding_window is None or causal else sliding_window - 1,
-                   mask=mask, bias=bias)
+                   mask=mask, bias=bias, gates=getattr(module, "headlight_gates", None))
     if _taps.tap is not None:
         return _taps.tap.take(module, query, key, value, options).transpose(1, 2).contiguous(), None
     rows = attention(
