@@ -15,7 +15,7 @@ asked for.
 """
 from typing import Any, List, Optional
 
-from ._attention import (Attention, Gradients, attention, attention_backward,
+from ._attention import (Attention, Gradients, attention, attention_backward, attention_received,
                          compute_attention_entropy)
 from ._command import (Lens, Page, Tables, TokenMaps, compare, judge, lens, rank, report, rows, run, show,
                        sweep, tokens, watch)
@@ -30,7 +30,8 @@ from ._profile import Diagnosis, Profile, analyses, default_thresholds, figures
 __all__ = ["Attention", "Diagnosis", "Error", "Evaluation", "FileError", "Frontier", "FrontierPoint",
            "Generation", "Gradients", "InputError", "Lens", "Model", "ModelInfo", "NamedArray", "Page",
            "Profile", "Progress", "Table", "Tables", "Token", "TokenMaps", "UnsupportedError", "analyses",
-           "attention", "attention_backward", "backend", "backends", "compare", "compute_attention_entropy",
+           "attention", "attention_backward", "attention_received", "backend", "backends", "compare",
+           "compute_attention_entropy",
            "default_thresholds", "figures", "judge", "lens", "measure", "merge_ranks", "open", "prune",
            "rank", "report", "rows", "run", "select_backend", "show", "sweep", "tokens", "version", "watch"]
 

@@ -22,7 +22,7 @@ from torch import Tensor
 BLOCK_VALUES = 1 << 23
 # The results, in the order of the operator headlight::attention_statistics.
 NAMES = ("out", "lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "argmax", "self",
-         "previous", "first", "max_score", "received", "segment_mass")
+         "previous", "first", "max_logit", "received", "segment_mass")
 OF_ROWS = NAMES[1:12]  # (batch, heads, queries)
 
 
@@ -181,9 +181,9 @@ def run_block(p: Problem, number: int, begin: int, end: int, want: Sequence[str]
         found["renyi2"] = -torch.log(squares.masked_fill(~some, 1.0))
     if "entropy_nosink" in want:
         found["entropy_nosink"] = _without_first(scores, seen).masked_fill(~some, 0.0)
-    if {"peak", "argmax", "max_score"} & set(want) and scores.shape[3]:
+    if {"peak", "argmax", "max_logit"} & set(want) and scores.shape[3]:
         best, place = scores.max(-1)
-        found["max_score"] = best
+        found["max_logit"] = best
         found["peak"] = share.gather(3, place[..., None])[..., 0]
         found["argmax"] = place.masked_fill(~some, -1)
     position = _positions(p)[0][:, None, begin:end]

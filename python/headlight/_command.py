@@ -161,7 +161,7 @@ class Lens:
     tokens: List[str]
     layers: List[Optional[int]]
     top: NamedArray  # (layer, token) the most likely next token
-    text: List[List[str]]  # the same as text
+    text: List[List[str]]  # `top` as text
     entropy: NamedArray  # (layer, token) of the prediction, nats
 
 

@@ -214,34 +214,17 @@ def _kernel_options(p: blocks.Problem) -> Dict[str, Any]:
                     p.causal, p.scale, p.softcap, p.window_left, p.window_right, p.window_sink)
 
 
-def _received(p: blocks.Problem) -> Tensor:
-    """(batch, heads, keys) the attention that each key receives: the gradient of values that are
-    weighted into sums."""
-    options = {**_kernel_options(p), "gates": None}
-    k = p.k.repeat_interleave(p.q.shape[1] // p.k.shape[1], dim=1)
-    ones = torch.ones_like(k[..., :1])
-    found = core.attention(p.q, k, ones, want=("out", "lse"), **options)
-    grads = core.attention_backward(p.q, k, ones, found, grad_out=torch.ones_like(found.out), **options)
-    return grads.dv[..., 0].float()
-
-
 def _from_kernels(p: blocks.Problem, want: Sequence[str]) -> List[Tensor]:
     results = dict(zip(blocks.NAMES, blocks.empties(p, ())))
-    asked = {*want, *_THREE} - {"max_score", "received"}
-    if "max_score" in want:
-        asked |= {"lse", "peak"}
+    asked = {*want, *_THREE} - {"received"}
     options = _kernel_options(p)
     if "segment_mass" in want:
         options.update(segments=p.segments, n_segments=p.n_segments)
     found = core.attention(p.q, p.k, p.v, want=tuple(asked), **options)
     for name in asked:
         results[name] = getattr(found, name)
-    if "max_score" in want:
-        results["max_score"] = results["lse"] + results["peak"].log()
-        if "peak" not in want:
-            results["peak"] = results["peak"][:0, 0, 0]
     if "received" in want:
-        results["received"] = _received(p)
+        results["received"] = core.attention_received(p.q, p.k, found.lse, **{**options, "gates": None})
     return [results[name] for name in blocks.NAMES]
 
 
@@ -360,7 +343,7 @@ class AttentionRows:
     self: Optional[Tensor] = None  # probability of the row's own position; NaN if not visible
     previous: Optional[Tensor] = None
     first: Optional[Tensor] = None
-    max_score: Optional[Tensor] = None  # largest logit: the score of the key at `argmax`
+    max_logit: Optional[Tensor] = None  # largest logit: the score of the key at `argmax`
     received: Optional[Tensor] = None  # (batch, heads, keys) sum of probabilities over the rows
     segment_mass: Optional[Tensor] = None  # (batch, heads, queries, n_segments)
 
@@ -446,7 +429,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
     layer, module: the layer's number and its module, for collectors and monitors.
     alibi_slopes is a constant.  The other options are those of headlight.attention.
 
-        rows = attention(q, k, v, causal=True, want=("renyi2", "max_score"))
+        rows = attention(q, k, v, causal=True, want=("renyi2", "max_logit"))
         rows.entropy, rows.renyi2
     """
     _check_shapes(q, k, v)

@@ -100,7 +100,7 @@ class QKClip:
     them scaled for the largest, and the rest in their own queries.
     """
 
-    wants = ("max_score",)
+    wants = ("max_logit",)
 
     def __init__(self, model: torch.nn.Module, limit: float = 100.0):
         self.model, self.limit = model, limit
@@ -123,7 +123,7 @@ class QKClip:
     def listen_rows(self, layer: Layer, rows: Any, module: Any) -> None:
         if id(module) not in self._modules:
             return
-        best = rows.max_score.detach().amax(dim=(0, 2))
+        best = rows.max_logit.detach().amax(dim=(0, 2))
         self.largest[layer] = torch.maximum(self.largest[layer], best) if layer in self.largest else best
         self._found[layer] = module
 

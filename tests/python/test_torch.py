@@ -382,7 +382,7 @@ class Torch(unittest.TestCase):
                     if name not in ("argmax", "segment_mass"):
                         self.assertEqual(getattr(double, name).dtype, torch.float64)
                         self.assertLess((x - getattr(double, name)).nan_to_num().abs().max().item(), 5e-6, name)
-                for name in ("out", "lse", "entropy", "renyi2", "max_score"):
+                for name in ("out", "lse", "entropy", "renyi2", "max_logit"):
                     grads = [torch.autograd.grad(getattr(x, name).sin().sum(), q, retain_graph=True)[0]
                              for x in (a, b)]
                     self.assertLess((grads[0] - grads[1]).abs().max().item(), 5e-6, name)
