@@ -212,6 +212,8 @@ def _is_plain(q_length: Any, kv_length: Any, q_offset: Any, kv_offset: Any, loca
         return False
     if causal and q_offset is not None and q_offset + q_length - kv_offset != kv_length:
         return False
+    if causal and getattr(config, "use_bidirectional_attention", False):
+        return False  # PaliGemma asks for a causal mask, and its modules say that they are not causal
     chunk = getattr(config, "attention_chunk_size", None)
     return not (chunk is not None and chunk == local_size and kv_length + kv_offset > chunk)
 
