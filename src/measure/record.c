@@ -214,7 +214,7 @@ hl_status hl_recorder_norms(hl_recorder *recorder, int64_t layer, const float *n
     HL_NEED(hl_check_count("layer", layer, 0, recorder->n_layers - 1));
     for (int64_t head = 0; head < recorder->heads[layer]; head++) {
         for (int64_t i = 0; i < recorder->n_outputs; i++)
-            hl_profile_norm(recorder->profile, layer, head,
+            hl_profile_norm(recorder->profile, 0, layer, head,
                             (double)norms[head * recorder->n_outputs + i]);
     }
     return HL_OK;

@@ -459,7 +459,8 @@ void hl_profile_norm(hl_profile *profile, int64_t sequence, int64_t layer, int64
     int64_t cell = hl_cell(profile, layer, head);
 
     add_single(profile, HL_TABLE_NORM_COUNT, cell, norm);
-    if (sequence < 0 || !hl_fixed_fits(norm))
+    if (sequence < 0 || profile->flight == NULL || profile->flight->batch == NULL ||
+        !hl_fixed_fits(norm))
         return;
     hl_sequence_sums *own   = &profile->flight->sequences[sequence * n_cells(profile) + cell];
     int               place = hl_place_of_sequence(HL_Q_OUTPUT);
