@@ -414,7 +414,8 @@ static hl_status read_layer_types(hl_config *config, const json_t *types, const 
             config->layers[i].window_blocks || strcmp(type, "sliding_attention") == 0;
         if (config->mixer.kind != HL_MIXER_NONE && is_mixer_word(type))
             hl_config_put_mixer(config, i);
-        else if (config->latent.n_top > 0 && strcmp(type, "deepseek_sparse_attention") == 0)
+        else if (config->latent.n_top > 0 && (strcmp(type, "deepseek_sparse_attention") == 0 ||
+                                              strcmp(type, "indexed_attention") == 0))
             continue;
         else if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0 &&
                  strcmp(type, "attention") != 0)
@@ -738,6 +739,13 @@ static hl_status check_latent(const hl_config *config, const char *where)
                        "of values, wanted 1 or more, and an even number that is rotated",
                        where, (long long)latent->d_nope, (long long)latent->d_rope,
                        (long long)latent->d_value);
+    if (latent->n_top > 0 &&
+        (latent->n_index_heads < 1 || latent->d_index < latent->d_rope || latent->d_query < 1))
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: an indexer with %lld heads of %lld dimensions, from queries of rank "
+                       "%lld, wanted 1 or more, and at least the %lld that are rotated",
+                       where, (long long)latent->n_index_heads, (long long)latent->d_index,
+                       (long long)latent->d_query, (long long)latent->d_rope);
     return HL_OK;
 }
 
