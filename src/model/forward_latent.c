@@ -167,7 +167,7 @@ static hl_status make_key(const hl_session *session, int64_t layer, const void *
                 session->config->ropes[HL_ROPE_MAIN].interleaved);
 }
 
-/* rows.index_bias: which keys a row sees.  The indexer's keys are cached in any case, because later
+/* rows.index_bias: the keys that each row sees.  The indexer's keys are cached in any case, because later
  * rows may need them. */
 static hl_status select_keys(const hl_session *session, int64_t layer, const void *input,
                              const void *query)
