@@ -98,8 +98,6 @@ static double row_score(const row *r, int64_t key, double *slope)
         score += (double)p->alibi_slopes[r->head] * (double)(key - r->position);
     if (p->key_bias != NULL)
         score += (double)p->key_bias[r->head * p->n_keys + key];
-    if (p->row_bias != NULL)
-        score += (double)p->row_bias[(r->batch * p->n_queries + r->query) * p->n_keys + key];
     return score;
 }
 
@@ -456,7 +454,7 @@ typedef struct received_job {
     double             *totals; /* (n_threads, n_keys) */
 } received_job;
 
-/* A row of NaN has no say about the keys that it sees. */
+/* A row of NaN says nothing about any key that it sees. */
 static void row_received(double *totals, const row *r, double lse)
 {
     for (int64_t key = row_next(r, -1); key < r->keys.end; key = row_next(r, key))
