@@ -522,6 +522,47 @@ static void quantized_weights_are_refused_by_name(void **state)
     hl_config_free(config);
 }
 
+#define LATENT_OF(latent, rope)                                                                    \
+    ", \"kv_lora_rank\": " latent ", \"qk_rope_head_dim\": " rope                                  \
+    ", \"qk_nope_head_dim\": 8, \"v_head_dim\": 8"
+#define LATENT LATENT_OF("32", "8")
+#define GEMMA4                                                                                     \
+    ", \"head_dim\": 8, \"layer_types\": [\"sliding_attention\", \"full_attention\", "             \
+    "\"sliding_attention\", \"full_attention\"]"
+
+static void hostile_latents_and_layers_are_refused(void **state)
+{
+    (void)state;
+    refuse(MODEL("deepseek_v3", ""), HL_BAD_INPUT, "'kv_lora_rank' is missing");
+    refuse(MODEL("deepseek_v3", LATENT_OF("576", "8")), HL_LIMIT,
+           "latent keys of 576 and 8 dimensions, at most 576 together");
+    refuse(MODEL("deepseek_v3", LATENT_OF("32", "7")), HL_BAD_INPUT,
+           "rope turns 7 of 8 dimensions");
+    refuse(MODEL("deepseek_v3", LATENT ", \"per_layer_config\": {\"1\": {\"head_dim\": 4}}"),
+           HL_BAD_INPUT, "layer 1 has 4 KV heads of 4 dimensions, wanted 4 of 8");
+    refuse(MODEL("deepseek_v2", LATENT ", \"topk_method\": \"noaux\""), HL_UNSUPPORTED,
+           "'topk_method' is 'noaux', wanted greedy or group_limited_greedy");
+    refuse(MODEL("deepseek_v32", LATENT ", \"q_lora_rank\": 16, \"index_head_dim\": 4"),
+           HL_BAD_INPUT, "an indexer with 64 heads of 4 dimensions, from queries of rank 16");
+    refuse(MODEL("deepseek_v32", LATENT ", \"index_topk\": 0"), HL_BAD_INPUT, "'index_topk' is 0");
+    refuse(MODEL("gemma4_text", GEMMA4 ", \"num_kv_shared_layers\": 4"), HL_BAD_INPUT,
+           "4 of 4 layers use the keys of others");
+    refuse(MODEL("gemma4_text", GEMMA4 ", \"num_kv_shared_layers\": 3"), HL_BAD_INPUT,
+           "layer 1 has no earlier layer of its kind with keys");
+    refuse(MODEL("gemma4_text", GEMMA4 ", \"num_kv_shared_layers\": 2, \"per_layer_config\": "
+                                       "{\"2\": {\"num_key_value_heads\": 1}}"),
+           HL_BAD_INPUT, "layer 2 has 1 KV heads of 8 dimensions and uses those of layer 0");
+    refuse(MODEL("gemma4_text", GEMMA4 ", \"hidden_size_per_layer_input\": 4, "
+                                       "\"vocab_size_per_layer_input\": 3"),
+           HL_BAD_INPUT, "'vocab_size_per_layer_input' is 3");
+    refuse(MODEL("llama4_text", ", \"moe_layers\": [4]"), HL_BAD_INPUT,
+           "'moe_layers' [0] is not a layer, 0 to 3");
+    refuse(MODEL("phimoe", ", \"router_jitter_noise\": -1"), HL_BAD_INPUT,
+           "'router_jitter_noise' is -1, wanted 0 or more");
+    refuse(MODEL("phimoe", ", \"num_experts_per_tok\": 3"), HL_UNSUPPORTED,
+           "this router chooses 2 experts, not 3");
+}
+
 static void families_are_found_by_every_name(void **state)
 {
     const hl_family *family = NULL;
@@ -556,6 +597,7 @@ int main(void)
         cmocka_unit_test(unknown_families_are_told_the_nearest),
         cmocka_unit_test(missing_and_wrong_values_are_named),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
+        cmocka_unit_test(hostile_latents_and_layers_are_refused),
         cmocka_unit_test(bad_rope_parameters_are_refused),
         cmocka_unit_test(quantized_weights_are_refused_by_name),
         cmocka_unit_test(families_are_found_by_every_name),

@@ -618,12 +618,43 @@ static hl_status check_heads(const hl_config *config, int64_t index, const char 
     return HL_OK;
 }
 
+/* A layer that uses another's keys must read them as they were written; heads of latent attention are
+ * as the model's. */
+static hl_status check_keys(const hl_config *config, int64_t index, const char *where)
+{
+    const hl_layer_config *layer  = &config->layers[index];
+    const hl_layer_config *source = &config->layers[layer->kv_layer];
+
+    if (layer->n_heads == 0)
+        return HL_OK;
+    if (!config->is_encoder && layer->kv_layer != index &&
+        (source->n_heads == 0 || source->kv_layer != layer->kv_layer ||
+         source->n_kv_heads != layer->n_kv_heads || source->d_head != layer->d_head))
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: layer %lld has %lld KV heads of %lld dimensions and uses those of layer "
+            "%lld, which has %lld of %lld",
+            where, (long long)index, (long long)layer->n_kv_heads, (long long)layer->d_head,
+            (long long)layer->kv_layer, (long long)(source->n_heads > 0 ? source->n_kv_heads : 0),
+            (long long)source->d_head);
+    if (config->latent.d_latent > 0 &&
+        (layer->d_head != config->latent.d_value || layer->n_kv_heads != layer->n_heads))
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: layer %lld has %lld KV heads of %lld dimensions, wanted %lld of %lld, as "
+            "its heads read one latent row",
+            where, (long long)index, (long long)layer->n_kv_heads, (long long)layer->d_head,
+            (long long)layer->n_heads, (long long)config->latent.d_value);
+    return HL_OK;
+}
+
 static hl_status check_layer(const hl_config *config, int64_t index, const char *where)
 {
     const hl_layer_config *layer = &config->layers[index];
     const hl_rope         *rope  = &config->ropes[layer->rope];
 
     HL_NEED(check_heads(config, index, where));
+    HL_NEED(check_keys(config, index, where));
     if (layer->d_mlp < 0 || layer->d_mlp > HL_MAX_WIDTH)
         return hl_fail(HL_BAD_INPUT, "%s: layer %lld has an MLP of %lld, wanted 0 to %lld", where,
                        (long long)index, (long long)layer->d_mlp, (long long)HL_MAX_WIDTH);
