@@ -91,13 +91,14 @@ typedef struct hl_model_info {
 HL_API const hl_model_info *hl_model_get_info(const hl_model *model);
 
 typedef struct hl_layer_info {
-    int64_t n_heads; /* 0: the layer has no attention */
-    int64_t n_kv_heads;
-    int64_t d_mlp; /* in a mixture of experts, the size of one expert; 0: no MLP */
-    int64_t n_experts;
-    int64_t window; /* largest number of keys that a row sees; 0: all */
-    bool    has_rope;
-    double  rope_base;
+    int64_t     n_heads; /* 0: the layer has no attention */
+    const char *mixer;   /* what it has instead of attention or beside it: "Mamba-2", ...; "" */
+    int64_t     n_kv_heads;
+    int64_t     d_mlp; /* in a mixture of experts, the size of one expert; 0: no MLP */
+    int64_t     n_experts;
+    int64_t     window; /* largest number of keys that a row sees; 0: all */
+    bool        has_rope;
+    double      rope_base;
 } hl_layer_info;
 
 /* Returns HL_BAD_ARGUMENT if the layer does not exist. */

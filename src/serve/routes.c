@@ -197,9 +197,10 @@ static json_t *layer_list(const hl_model *model)
 
     for (int64_t i = 0; i < hl_model_get_info(model)->n_layers; i++) {
         if (hl_model_get_layer(&layer, model, i) == HL_OK)
-            hl_json_add(&list, json_pack("{s:I, s:I, s:I}", "n_heads", (json_int_t)layer.n_heads,
-                                         "n_kv_heads", (json_int_t)layer.n_kv_heads, "window",
-                                         (json_int_t)layer.window));
+            hl_json_add(&list,
+                        json_pack("{s:I, s:I, s:I, s:s}", "n_heads", (json_int_t)layer.n_heads,
+                                  "n_kv_heads", (json_int_t)layer.n_kv_heads, "window",
+                                  (json_int_t)layer.window, "mixer", layer.mixer));
     }
     return list;
 }
