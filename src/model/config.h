@@ -151,7 +151,7 @@ typedef struct hl_rope {
     double       beta_slow;
     bool         untruncated;      /* yarn: the ramp's ends are not rounded         */
     double       attention_factor; /* multiplies cos and sin; always filled in      */
-    double       long_factor;      /* the same beyond original_n_ctx, in longrope   */
+    double       long_factor;      /* longrope: attention_factor beyond original_n_ctx */
     int64_t      original_n_ctx;   /* context length in training; n_ctx for dynamic */
     int64_t      n_factors;        /* entries of the two lists of factors: n_dims/2, or 0 */
     float        short_factors[HL_MAX_ROPE_PAIRS]; /* longrope, factors */
