@@ -269,26 +269,6 @@ static hl_cell_grid grid_of(const heatmap *map)
                            cell_color, cell_title,    map };
 }
 
-/* Layers without attention are gray columns. */
-static void draw_other_layers(const heatmap *map, const hl_cell_grid *grid)
-{
-    hl_canvas *canvas = map->figure->canvas;
-
-    for (int64_t layer = 0; layer < map->n_layers; layer++) {
-        char   name[64];
-        hl_box box = hl_cell_box(grid, layer, 0);
-
-        if (hl_profile_heads_of(map->figure->profile, layer) > 0)
-            continue;
-        snprintf(name, sizeof name, "L%lld has no attention", (long long)layer);
-        box.y      = map->grid.y;
-        box.height = map->grid.height;
-        hl_canvas_begin(canvas, name);
-        hl_canvas_rectangle(canvas, box, map->figure->theme->grid);
-        hl_canvas_end(canvas);
-    }
-}
-
 /* The frame separates focused heads from a background that is dark too. */
 static void draw_grid(heatmap *map)
 {
@@ -298,7 +278,7 @@ static void draw_grid(heatmap *map)
     hl_cell_grid grid   = grid_of(map);
 
     hl_canvas_cells(canvas, &grid);
-    draw_other_layers(map, &grid);
+    hl_figure_other_layers(map->figure, map->figure->profile, map->grid);
     hl_canvas_outline(canvas, map->grid, &frame);
     for (int64_t i = 0; i < map->n_layers * map->n_heads; i++) {
         int64_t layer = i % map->n_layers, head = map->n_heads - 1 - i / map->n_layers;
@@ -437,15 +417,6 @@ static void draw_classes(heatmap *map, double x)
     }
 }
 
-static bool has_other_layers(const hl_profile *profile)
-{
-    for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
-        if (hl_profile_heads_of(profile, layer) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Describes the figure and its marks for the caption. */
 static void describe(char *out, size_t n_bytes, const heatmap *map)
 {
@@ -461,8 +432,8 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
                  "Mean attention entropy of every head: dark is focused, light is spread out%s.",
                  hatched ? ", hatched ones were not measured" : "");
 
-    if (has_other_layers(map->figure->profile) && used > 0 && (size_t)used < n_bytes)
-        used += snprintf(out + used, n_bytes - (size_t)used, " Gray layers have no attention.");
+    if (hl_figure_has_other_layers(map->figure->profile) && used > 0 && (size_t)used < n_bytes)
+        used += snprintf(out + used, n_bytes - (size_t)used, " %s", hl_figure_other_caption);
     if (marks->n_pruned > 0 && used > 0 && (size_t)used < n_bytes)
         used += snprintf(out + used, n_bytes - (size_t)used, " Hatched: %lld removed head%s.",
                          (long long)marks->n_pruned, marks->n_pruned == 1 ? "" : "s");
