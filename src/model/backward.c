@@ -106,6 +106,24 @@ static hl_status allocate(hl_backward *b)
     return HL_ALLOC_ZEROED(&b->members, (size_t)n);
 }
 
+hl_status hl_backward_check(const hl_model *model)
+{
+    if (model->config->is_encoder)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s is an encoder (%s): it predicts no next token, so there "
+                       "is no loss to take gradients of",
+                       model->path, model->config->family);
+    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
+        if (model->config->layers[layer].mixer != HL_MIXER_NONE)
+            return hl_fail(HL_UNSUPPORTED,
+                           "%s: layer %lld has a %s, and gradients are computed through attention "
+                           "and MLPs alone: rank by another measure, such as output-norm",
+                           model->path, (long long)layer,
+                           hl_mixer_name(model->config->layers[layer].mixer));
+    }
+    return HL_OK;
+}
+
 hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
                            int32_t n_threads)
 {
@@ -118,18 +136,7 @@ hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_c
                                    .device    = "cpu" };
 
     *out = NULL;
-    if (model->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED,
-                       "%s is an encoder (%s): it predicts no next token, so there "
-                       "is no loss to take gradients of",
-                       model->path, model->config->family);
-    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
-        if (model->config->layers[layer].mixer != HL_MIXER_NONE)
-            return hl_fail(HL_UNSUPPORTED,
-                           "%s: layer %lld is a mixer with a state, and gradients are computed for "
-                           "models of attention and MLPs alone",
-                           model->path, (long long)layer);
-    }
+    HL_NEED(hl_backward_check(model));
     HL_NEED(HL_ALLOC_ZEROED(&b, 1));
     b->config = model->config;
     HL_NEED(hl_session_open(&b->session, model, &options));

@@ -92,6 +92,8 @@ typedef struct hl_backward {
     float *partial; /* (S, the widest input of a weight) */
 } hl_backward;
 
+/* Whether gradients of this model can be computed; if not, the message says why. */
+hl_status hl_backward_check(const hl_model *model);
 /* HL_UNSUPPORTED for an encoder, which does not predict a next token.  Borrows the model; gates are
  * the model's, or 1 if it has none. */
 hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,

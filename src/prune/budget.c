@@ -23,6 +23,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/perplexity.h"
+#include "model/backward.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
@@ -113,6 +114,8 @@ static hl_status list_orders(search *s, const hl_ranker *rankers, int64_t n)
 
         if (rankers == NULL && ranker == HL_RANKER_AUTO)
             break;
+        if (rankers == NULL && ranker == HL_RANKER_GRADIENT && hl_backward_check(s->model) != HL_OK)
+            continue;
         if ((unsigned)ranker >= HL_N_RANKERS || ranker == HL_RANKER_AUTO)
             return hl_fail(HL_BAD_ARGUMENT, "a budget compares rankers: auto is not one");
         HL_NEED(HL_ALLOC_ZEROED(&s->orders[s->n_orders].ranking, 1));
