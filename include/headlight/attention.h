@@ -26,8 +26,8 @@ extern "C" {
  *
  * Its scores are s = scale * q.k, then softcap * tanh(s / softcap), then plus
  * alibi_slope * (j - p), then plus key_bias.  With a learned sink the softmax has one additional
- * outcome, with score sinks[head] and without a value.  A row that sees no key has lse -inf,
- * argmax -1, and zero in every other output.  A row with a score of NaN or +inf has argmax -1 and
+ * outcome, with score sinks[head] and without a value.  A row that sees no key has lse and
+ * max_logit -inf, argmax -1, and zero in every other output.  A row with a score of NaN or +inf has argmax -1 and
  * NaN in the other outputs, with two exceptions: keys that it does not see keep probability 0, and
  * entropy_nosink is finite if only the first key's score was not. */
 
@@ -104,6 +104,7 @@ typedef struct hl_attention_result {
     float   *previous;       /* probability of the previous position */
     float   *first;          /* probability of the first key */
     float   *segment_mass;   /* (n_batch, n_heads, n_queries, n_segments) */
+    float   *max_logit;      /* largest score of a key; -inf if no key is visible */
 } hl_attention_result;
 
 HL_API hl_status hl_attention_forward(hl_attention_result *result, const hl_attention *problem);
@@ -131,6 +132,14 @@ typedef struct hl_attention_gradient {
 
 HL_API hl_status hl_attention_backward(hl_attention_gradient *gradient, const hl_attention *problem,
                                        const hl_attention_upstream *upstream);
+
+/* The attention that each key receives: the sum over rows of its probability, in a second pass over
+ * the scores, at about half the cost of the forward pass.  received is (n_batch, n_heads, n_keys),
+ * lse what the forward pass of the same problem returned; v is not read.  The last n_last queries
+ * count, or all if it is 0.  Keys that a row with an lse of NaN sees get NaN.  The same input gives
+ * the same bytes with any number of threads. */
+HL_API hl_status hl_attention_received(float *received, const hl_attention *problem,
+                                       const float *lse, int64_t n_last);
 
 /* ------------------------------------------------------------- back ends
  *

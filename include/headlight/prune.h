@@ -185,8 +185,8 @@ HL_API const char *hl_ranker_summary(size_t ranker);
 HL_API const char *hl_ranker_verdict(size_t ranker);
 /* Returns the ranker that AUTO stands for, before there is evidence: GRADIENT for up to a fifth of
  * all heads, where it cost least on average in our sweeps (doc/sweep.md), beyond that OUTPUT_NORM.
- * It is also OUTPUT_NORM for an encoder, which has no loss to take gradients of, for a model with
- * layers that have a state, and without texts.
+ * It is also OUTPUT_NORM for a model of which gradients cannot be computed, such as an encoder or one
+ * with layers that have a state, and without texts.
  *  `ratio` is the share of heads to be removed, 0 if unknown; the model may be NULL. */
 HL_API hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio);
 /* Finds a ranker by name.  Returns HL_BAD_ARGUMENT, with all names, if there is no such ranker. */

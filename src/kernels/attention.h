@@ -79,8 +79,9 @@ void hl_attention_row_not_finite(const hl_attention_result *result, const hl_att
 /* X(name) for every array of floats (n_batch, n_heads, n_queries) of hl_attention_result. */
 #define HL_EACH_ROW_STATISTIC(X)                                                                   \
     X(lse)                                                                                         \
-    X(entropy) X(renyi2) X(varentropy) X(entropy_nosink) X(peak) X(self) X(previous) X(first)
-#define HL_ROW_STATISTICS 9
+    X(entropy)                                                                                     \
+    X(renyi2) X(varentropy) X(entropy_nosink) X(peak) X(self) X(previous) X(first) X(max_logit)
+#define HL_ROW_STATISTICS 10
 
 /* A result whose statistics lie in one block, `count` floats each.  The other arrays are NULL:
  * argmax has integers, segment_mass has a row of segments. */

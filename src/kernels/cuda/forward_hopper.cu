@@ -13,7 +13,8 @@ namespace headlight
 
 static hopper_level level_of(const hl_attention_result &r)
 {
-    if (r.varentropy != nullptr || r.entropy_nosink != nullptr || r.peak != nullptr)
+    if (r.varentropy != nullptr || r.entropy_nosink != nullptr || r.peak != nullptr ||
+        r.max_logit != nullptr)
         return HOPPER_ALL;
     return r.entropy != nullptr || r.renyi2 != nullptr ? HOPPER_ENTROPIES : HOPPER_NOTHING;
 }
