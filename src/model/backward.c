@@ -359,8 +359,11 @@ static void back_close(hl_backward *b, const float *x, int64_t layer, const hl_h
 
 static hl_status back_branch(hl_backward *b, float *dgates, int64_t layer, const hl_half *half)
 {
-    return half->branch == HL_BRANCH_ATTENTION ? hl_backward_attention(b, dgates, layer)
-                                               : hl_backward_mlp(b, layer);
+    if (half->branch != HL_BRANCH_ATTENTION)
+        return hl_backward_mlp(b, layer);
+    if (b->outputs != NULL)
+        HL_NEED(b->outputs(b->outputs_context, layer, b->d_branch));
+    return hl_backward_attention(b, dgates, layer);
 }
 
 /* Adds d_input to out, through the norm before the branch. */
