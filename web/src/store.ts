@@ -188,7 +188,10 @@ export class Store {
 
 /* The tabs that a source has something for. */
 export function tabsOf(source: Source): Tab[] {
-    if (source.kind === "live") return ["live", "sides", "lens", "diagnosis", "sweep"];
+    if (source.kind === "live") {
+        const heads: Tab[] = source.profiles.some((profile) => profile.summary.length) ? ["heads"] : [];
+        return ["live", ...heads, "sides", "lens", "diagnosis", "sweep"];
+    }
     const tabs: [Tab, boolean][] = [
         ["heads", source.profiles.length > 0],
         ["tokens", source.tokens !== null],

@@ -1,6 +1,6 @@
 /* client.ts - what the page asks of `headlight serve`: see doc/serve.md.  All of it from where the
  * page itself came from. */
-import type { Definition, RawProfile } from "../data/format";
+import type { Definition, RawProfile, RawTokens } from "../data/format";
 
 export interface ModelInfo {
     id: string;
@@ -15,6 +15,8 @@ export interface ModelInfo {
     path?: string; /* where it lies; its last part alone for pages from other machines */
     version: string;
     definitions: Record<string, Definition>; /* what "?" opens */
+    profile?: RawProfile; /* of `headlight try`: what was measured, and a text that was looked at */
+    tokens?: RawTokens & { ids: number[] };
 }
 
 /* What is asked of every head: nats and of ln n, with the first key and without. */
