@@ -151,7 +151,7 @@ async function card(browser, options) {
     );
     const example = page.locator(".examples button").first();
     assert.equal(await page.locator(".examples button").count(), 3);
-    const row = Number(/\((\d+)\) puts/.exec(await example.getAttribute("aria-label"))[1]);
+    const row = Number(/\((\d+)\) puts/.exec(await example.getAttribute("title"))[1]);
     const at = (7 * 8 + 3) * 3;
     const rows = new Float32Array(Uint8Array.from(Buffer.from(data.tokens.active.row.data, "base64")).buffer);
     assert.equal(row, rows[at]);

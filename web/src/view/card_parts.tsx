@@ -53,7 +53,7 @@ export function Examples({ tokens, head }: { tokens: TokenView; head: HeadAt }) 
                         <button
                             type="button"
                             aria-pressed={state.token === one.row}
-                            aria-label={spoken(tokens, one)}
+                            title={spoken(tokens, one)}
                             onClick={() => store.set({ token: state.token === one.row ? -1 : one.row })}>
                             <b>{percent(one.attention)}</b>
                             <Snippet texts={tokens.texts} of={one} />
@@ -84,7 +84,7 @@ function Snippet({ texts, of: { row, key } }: { texts: string[]; of: ActiveRow }
         </span>
     );
     return (
-        <span class="snippet" aria-hidden="true">
+        <span class="snippet">
             {pieces.map(([from, to], at) => (
                 <>
                     {at || from > 0 ? "…" : ""}
@@ -149,7 +149,7 @@ export function Send({ profile, head }: { profile: Profile; head: HeadAt }) {
     };
     return (
         <>
-            <button type="button" class="quiet" onClick={link} aria-label={`Copy a link to ${name}`}>
+            <button type="button" class="quiet" onClick={link} aria-label={copied ? undefined : `Copy a link to ${name}`}>
                 {copied ? "Copied" : "Link"}
             </button>
             <button
