@@ -48,7 +48,7 @@ static void choose_shape(hl_attention *a, choices *from)
     a->n_keys       = choose(from, 0, MAX_KEYS);
     a->d_head       = choose(from, 1, MAX_DIM);
     a->d_value      = choose(from, 1, MAX_DIM);
-    a->flags        = (uint32_t)choose(from, 0, 15);
+    a->flags        = (uint32_t)choose(from, 0, 31);
     a->scale        = (double)choose(from, 1, 16) / 8.0;
     a->softcap      = (double)choose(from, 0, 3) * 5.0;
     a->window_left  = choose(from, 0, 8);
@@ -89,7 +89,9 @@ static void choose_problem(problem *p, choices *from)
 
 static bool is_seen(const hl_attention *a, int64_t key, int64_t position)
 {
-    bool left = key >= position - a->window_left || key < a->window_sink;
+    bool    blocks = (a->flags & HL_ATTENTION_WINDOW_BLOCKS) != 0 && position >= 0;
+    int64_t begin = blocks ? position - position % (a->window_left + 1) : position - a->window_left;
+    bool    left  = key >= begin || key < a->window_sink;
 
     return !((a->flags & HL_ATTENTION_CAUSAL) != 0 && key > position) &&
            !((a->flags & HL_ATTENTION_WINDOW_LEFT) != 0 && !left) &&

@@ -124,6 +124,8 @@ static void draw_mask(attention_case *c)
     if (chance(25)) {
         p->flags |= HL_ATTENTION_WINDOW_LEFT;
         p->window_left = random_int(0, 40);
+        if (chance(20))
+            p->flags |= HL_ATTENTION_WINDOW_BLOCKS;
         if (chance(50))
             p->window_sink = chance(50) ? random_int(1, 8) : random_int(1, 400);
     }
@@ -351,11 +353,16 @@ int64_t case_n_out(const attention_case *c)
     return case_n_rows(c) * c->problem.d_value;
 }
 
+int64_t case_n_received(const attention_case *c)
+{
+    return c->problem.n_batch * c->problem.n_heads * c->problem.n_keys;
+}
+
 const char *case_statistic_name(int index)
 {
     static const char *const names[CASE_STATISTICS] = {
         "lse",  "entropy", "renyi2",   "varentropy", "entropy_nosink",
-        "peak", "self",    "previous", "first",
+        "peak", "self",    "previous", "first",      "max_logit",
     };
     return names[index];
 }
@@ -381,11 +388,13 @@ void case_outputs_new(attention_outputs *o, const attention_case *c)
     o->argmax = calloc((size_t)n_rows + 1, sizeof *o->argmax);
     assert_non_null(o->argmax);
     o->segment_mass = poisoned(n_rows * c->problem.n_segments);
-    o->dq           = poisoned(case_n_queries(c));
-    o->dk           = poisoned(case_n_keys(c));
-    o->dv           = poisoned(case_n_values(c));
-    o->dgates       = poisoned(c->problem.n_heads);
-    o->dsinks       = poisoned(c->problem.n_heads);
+    for (int i = 0; i < 2; i++)
+        o->received[i] = poisoned(case_n_received(c));
+    o->dq     = poisoned(case_n_queries(c));
+    o->dk     = poisoned(case_n_keys(c));
+    o->dv     = poisoned(case_n_values(c));
+    o->dgates = poisoned(c->problem.n_heads);
+    o->dsinks = poisoned(c->problem.n_heads);
 }
 
 void case_outputs_free(attention_outputs *o)
@@ -395,6 +404,8 @@ void case_outputs_free(attention_outputs *o)
         free(o->statistics[i]);
     free(o->argmax);
     free(o->segment_mass);
+    free(o->received[0]);
+    free(o->received[1]);
     free(o->dq);
     free(o->dk);
     free(o->dv);
@@ -422,6 +433,7 @@ void case_run(attention_outputs *o, const attention_case *c, const char *backend
         .self           = o->statistics[6],
         .previous       = o->statistics[7],
         .first          = o->statistics[8],
+        .max_logit      = o->statistics[9],
         .argmax         = o->argmax,
         .segment_mass   = c->problem.n_segments > 0 ? o->segment_mass : NULL,
     };
@@ -444,4 +456,11 @@ void case_run(attention_outputs *o, const attention_case *c, const char *backend
     succeed(hl_backend_select(backend), c);
     succeed(hl_attention_forward(&result, &c->problem), c);
     succeed(hl_attention_backward(&gradient, &c->problem, &upstream), c);
+
+    hl_attention without_values = c->problem;
+    without_values.v.data       = NULL;
+    succeed(hl_attention_received(o->received[0], &without_values, o->statistics[0], 0), c);
+    succeed(hl_attention_received(o->received[1], &without_values, o->statistics[0],
+                                  c->problem.n_queries / 3),
+            c);
 }

@@ -8,13 +8,14 @@
 
 #include "headlight.h"
 
-enum { CASE_STATISTICS = 9 };
+enum { CASE_STATISTICS = 10 };
 
 typedef struct attention_outputs {
     float   *out;
     float   *statistics[CASE_STATISTICS]; /* in the order of case_statistic_name */
     int64_t *argmax;
     float   *segment_mass;
+    float   *received[2]; /* from all queries, and from the last third */
     float   *dq, *dk, *dv, *dgates, *dsinks;
 } attention_outputs;
 
@@ -41,7 +42,7 @@ const char *case_describe(const attention_case *c);
 
 void case_outputs_new(attention_outputs *o, const attention_case *c);
 void case_outputs_free(attention_outputs *o);
-/* Runs the forward pass, then the backward pass on its results; fails the test on an error. */
+/* Runs the forward pass, then the backward pass and hl_attention_received on its results; fails the test on an error. */
 void case_run(attention_outputs *o, const attention_case *c, const char *backend);
 
 /* Numbers of elements of the outputs. */
@@ -50,5 +51,6 @@ int64_t case_n_queries(const attention_case *c); /* elements of q  */
 int64_t case_n_keys(const attention_case *c);    /* elements of k  */
 int64_t case_n_values(const attention_case *c);  /* elements of v  */
 int64_t case_n_out(const attention_case *c);     /* elements of out */
+int64_t case_n_received(const attention_case *c);
 
 #endif

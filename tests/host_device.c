@@ -480,11 +480,12 @@ static hl_status host_angles(hl_device *device, const hl_device_angles *angles)
     for (int64_t i = 0; i < count_rows(places) * angles->n_pairs; i++) {
         int64_t row       = i / angles->n_pairs;
         int64_t pair      = i % angles->n_pairs;
-        float   frequency = angles->frequencies[row / places->batch_rows * angles->n_pairs + pair];
+        int64_t sequence  = row / places->batch_rows;
+        float   frequency = angles->frequencies[sequence * angles->n_pairs + pair];
         double  angle     = (double)((float)position_of(places, row) * frequency);
 
-        angles->cosine[i] = (float)cos(angle) * angles->factor;
-        angles->sine[i]   = (float)sin(angle) * angles->factor;
+        angles->cosine[i] = (float)cos(angle) * angles->factors[sequence];
+        angles->sine[i]   = (float)sin(angle) * angles->factors[sequence];
     }
     return HL_OK;
 }
@@ -618,6 +619,23 @@ static hl_status host_activate(hl_device *device, const hl_device_activate *acti
         return status;
     for (int64_t row = 0; row < activate->n_rows; row++)
         activate_row(device, activate, device->values, row);
+    return HL_OK;
+}
+
+static hl_status host_gate_heads(hl_device *device, const hl_device_gate_heads *g)
+{
+    const hl_device_places *places = &g->places;
+    int64_t                 n      = g->n_heads * g->d_head;
+
+    HL_NEED(make_rows(device, n));
+    for (int64_t row = 0; row < count_rows(places); row++) {
+        const float *gates = g->gates + row / places->batch_rows * g->gate_stride;
+
+        host_load(device->values, g->x, g->dtype, row * n, n);
+        for (int64_t i = 0; i < n; i++)
+            device->values[i] *= gates[i / g->d_head];
+        host_store(g->x, g->dtype, row * n, device->values, n);
+    }
     return HL_OK;
 }
 
@@ -1441,6 +1459,7 @@ static const hl_device_ops host_table = {
     .angles        = host_angles,
     .heads         = host_heads,
     .activate      = host_activate,
+    .gate_heads    = host_gate_heads,
     .copy_rows     = host_copy_rows,
     .conv          = host_conv,
     .scan          = host_scan,

@@ -297,6 +297,10 @@ static void same_bytes(uint64_t seed, int64_t largest, bool forward_only)
     assert_int_equal(memcmp(one.out, many.out, (size_t)case_n_out(&c) * sizeof(float)), 0);
     for (int i = 0; i < CASE_STATISTICS; i++)
         assert_int_equal(memcmp(one.statistics[i], many.statistics[i], n_rows * sizeof(float)), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            memcmp(one.received[i], many.received[i], (size_t)case_n_received(&c) * sizeof(float)),
+            0);
     if (!forward_only)
         assert_int_equal(memcmp(one.dk, many.dk, (size_t)case_n_keys(&c) * sizeof(float)), 0);
     case_outputs_free(&one);

@@ -103,6 +103,9 @@ static void compare(const attention_case *c, const char *backend, const attentio
     agree_argmax(c, backend, seen, wanted);
     agree("segment_mass", c, backend, seen->segment_mass, wanted->segment_mass,
           n_rows * c->problem.n_segments, singles);
+    for (int i = 0; i < 2; i++)
+        agree("received", c, backend, seen->received[i], wanted->received[i], case_n_received(c),
+              singles * fmax(1.0, largest(wanted->received[i], case_n_received(c))));
     agree("out", c, backend, seen->out, wanted->out, case_n_out(c),
           singles * fmax(1.0, largest(wanted->out, case_n_out(c))));
     agree("dq", c, backend, seen->dq, wanted->dq, case_n_queries(c),
@@ -147,6 +150,11 @@ static void compare_spoiled(const attention_case *c, const char *backend,
     }
     agree_by_class("segment_mass", c, backend, seen->segment_mass, wanted->segment_mass,
                    n_rows * c->problem.n_segments, fmax(1e-5, rounding));
+    for (int i = 0; i < 2; i++)
+        agree_by_class("received", c, backend, seen->received[i], wanted->received[i],
+                       case_n_received(c),
+                       fmax(1e-5, rounding) *
+                           fmax(1.0, largest_finite(wanted->received[i], case_n_received(c))));
     if (strcmp(backend, "cuda") == 0)
         nothing_is_laundered("out", c, backend, seen->out, wanted->out, case_n_out(c));
     else

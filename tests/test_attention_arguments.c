@@ -80,6 +80,35 @@ static void impossible_rows_are_refused_by_name(void **unused)
     assert_int_equal(hl_attention_forward(&r, NULL), HL_BAD_ARGUMENT);
 }
 
+static void received_refuses_by_name(void **unused)
+{
+    hl_attention p               = plain_problem();
+    float        received[H * S] = { 0 };
+    const struct {
+        float       *received;
+        const float *lse;
+        int64_t      n_last;
+        const char  *words;
+    } bad[] = {
+        { NULL, lse, 0, "received" },
+        { received, NULL, 0, "lse" },
+        { received, lse, S + 1, "n_last is 25, wanted 0 to 24" },
+        { received, lse, -1, "n_last is -1" },
+        { lse, lse, 0, "received overlaps lse" },
+        { q, lse, 0, "received overlaps q" },
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(hl_attention_received(bad[i].received, &p, bad[i].lse, bad[i].n_last),
+                         HL_BAD_ARGUMENT);
+        if (strstr(hl_error_message(), bad[i].words) == NULL)
+            fail_msg("'%s' is not in '%s'", bad[i].words, hl_error_message());
+    }
+    p.v.data = NULL; /* is not read */
+    assert_int_equal(hl_attention_received(received, &p, lse, 0), HL_OK);
+}
+
 static void overlapping_memory_is_refused_by_name(void **unused)
 {
     hl_attention_result r = plain_result();
@@ -163,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(impossible_sizes_are_refused_by_name),
         cmocka_unit_test(impossible_rows_are_refused_by_name),
+        cmocka_unit_test(received_refuses_by_name),
         cmocka_unit_test(overlapping_memory_is_refused_by_name),
         cmocka_unit_test(impossible_masks_are_refused_by_name),
         cmocka_unit_test(backward_needs_what_forward_said),

@@ -392,8 +392,8 @@ static void generation_configurations_override(void **state)
 static void unknown_families_are_told_the_nearest(void **state)
 {
     (void)state;
-    refuse("{\"model_type\": \"mamba\"}", HL_UNSUPPORTED, "model_type 'mamba'");
-    refuse("{\"model_type\": \"mamba\"}", HL_UNSUPPORTED, "knows.  doc/families.md lists all");
+    refuse("{\"model_type\": \"rwkv7\"}", HL_UNSUPPORTED, "model_type 'rwkv7'");
+    refuse("{\"model_type\": \"rwkv7\"}", HL_UNSUPPORTED, "knows.  doc/families.md lists all");
     refuse("{\"model_type\": \"starcoder\"}", HL_UNSUPPORTED, "; the nearest is 'starcoder2'.");
     refuse("{\"model_type\": \"gpt_neo_y\"}", HL_UNSUPPORTED, "; the nearest is 'gpt_neo");
     refuse("{\"hidden_size\": 64}", HL_BAD_INPUT, "'model_type' is missing");

@@ -5,6 +5,7 @@
 #include "support.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "kernels/kernels.h"
@@ -514,6 +515,174 @@ static void exact_exponentials_at_the_ends(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
+/* ------------------------------------------------------ mixers with a state */
+
+enum { MIX_ROWS = 67, MIX_WIDTH = 70, MIX_STATE = 70 };
+
+/* Numbers around 0 for a scan whose state does not grow. */
+static void fill_small(float *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = random_value() / 4.0f;
+}
+
+/* Runs rows in two calls, divided at `cut`, so that the state goes from one to the other. */
+static void conv_twice(const hl_dense *dense, hl_conv c, float *out, float *state, int64_t cut)
+{
+    c.out   = out;
+    c.state = state;
+    c.n_rows -= cut;
+    if (cut > 0) {
+        hl_conv first = c;
+
+        first.n_rows = cut;
+        dense->conv(&first);
+        c.begins = false;
+    }
+    c.out += cut * c.out_stride;
+    c.x += cut * c.x_stride;
+    c.times = c.times != NULL ? c.times + cut * c.x_stride : NULL;
+    c.after = c.after != NULL ? c.after + cut * c.x_stride : NULL;
+    dense->conv(&c);
+}
+
+static void compare_conv(const hl_dense *dense, int64_t n, int64_t width, int64_t n_rows, bool bare)
+{
+    static float x[MIX_ROWS * 3 * MIX_WIDTH], weight[HL_MAX_CONV * MIX_WIDTH], bias[MIX_WIDTH];
+    static float seen[MIX_ROWS * MIX_WIDTH + 1], wanted[MIX_ROWS * MIX_WIDTH];
+    static float states[2][HL_MAX_CONV * MIX_WIDTH + 1], first[HL_MAX_CONV * MIX_WIDTH];
+    int64_t      n_state = (width - 1) * n;
+
+    fill(x, n_rows * 3 * n);
+    fill(weight, width * n);
+    fill(bias, n);
+    fill(first, n_state);
+    for (int begins = 0; begins < 2; begins++) {
+        hl_conv c = { .out_stride = n,
+                      .x          = x,
+                      .times      = bare ? x + n : NULL,
+                      .after      = bare ? x + 2 * n : NULL,
+                      .x_stride   = 3 * n,
+                      .weight     = weight,
+                      .bias       = bare ? NULL : bias,
+                      .stride     = n,
+                      .width      = width,
+                      .n_rows     = n_rows,
+                      .n          = n,
+                      .begins     = begins,
+                      .is_silu    = !bare };
+
+        for (int i = 0; i < 2; i++) {
+            memcpy(states[i], first, (size_t)n_state * sizeof *first);
+            states[i][n_state] = 12345.0f;
+        }
+        seen[n_rows * n] = 12345.0f;
+        conv_twice(&hl_dense_scalar, c, wanted, states[0], 0);
+        conv_twice(dense, c, seen, states[1], begins ? 0 : n_rows / 3);
+        expect_close(seen, wanted, n_rows * n, 2e-5, "conv");
+        expect_close(states[1], states[0], n_state, 1e-6, "conv's state");
+    }
+}
+
+static void scan_twice(const hl_dense *dense, hl_scan s, float *out, float *state, int64_t cut)
+{
+    s.out   = out;
+    s.state = state;
+    s.n_rows -= cut;
+    if (cut > 0) {
+        hl_scan first = s;
+
+        first.n_rows = cut;
+        dense->scan(&first);
+        s.begins = false;
+    }
+    s.out += cut * s.out_stride;
+    s.x += cut * s.x_stride;
+    s.k += cut * s.k_stride;
+    s.q += cut * s.k_stride;
+    s.dt += cut * s.dt_stride;
+    s.beta += cut * s.beta_stride;
+    dense->scan(&s);
+}
+
+static void compare_scan(const hl_dense *dense, hl_scan_kind kind, int64_t d_state, int64_t d_head,
+                         int64_t n_rows)
+{
+    static float x[MIX_ROWS * MIX_WIDTH], kq[MIX_ROWS * 2 * MIX_STATE], dt[MIX_ROWS * MIX_WIDTH];
+    static float beta[MIX_ROWS], a[MIX_STATE * MIX_WIDTH], bias[MIX_WIDTH], skip[MIX_WIDTH];
+    static float seen[MIX_ROWS * MIX_WIDTH + 1], wanted[MIX_ROWS * MIX_WIDTH];
+    static float states[2][MIX_STATE * MIX_WIDTH + 1], first[MIX_STATE * MIX_WIDTH];
+    bool         each    = kind == HL_SCAN_CHANNEL;
+    int64_t      n_state = d_state * d_head, n_dt = each ? d_head : 1;
+
+    fill_small(x, n_rows * d_head);
+    fill_small(kq, n_rows * 2 * d_state);
+    fill(dt, n_rows * n_dt);
+    fill(beta, n_rows);
+    fill(bias, n_dt);
+    fill(skip, n_dt);
+    fill_small(first, n_state);
+    for (int64_t i = 0; i < n_state; i++)
+        a[i] = -0.02f - fabsf(random_value());
+    for (int begins = 0; begins < 2; begins++) {
+        hl_scan s = { .kind         = kind,
+                      .out_stride   = d_head,
+                      .x            = x,
+                      .x_stride     = d_head,
+                      .k            = kq,
+                      .q            = kq + d_state,
+                      .k_stride     = 2 * d_state,
+                      .dt           = dt,
+                      .beta         = beta,
+                      .dt_stride    = n_dt,
+                      .beta_stride  = 1,
+                      .dt_scale     = 0.8f,
+                      .dt_low       = 0.01f,
+                      .dt_high      = begins ? INFINITY : 1.5f,
+                      .a            = a,
+                      .dt_bias      = bias,
+                      .skip         = kind == HL_SCAN_DELTA ? NULL : skip,
+                      .state_stride = d_head,
+                      .d_state      = d_state,
+                      .d_head       = d_head,
+                      .n_rows       = n_rows,
+                      .begins       = begins };
+
+        for (int i = 0; i < 2; i++) {
+            memcpy(states[i], first, (size_t)n_state * sizeof *first);
+            states[i][n_state] = 12345.0f;
+        }
+        seen[n_rows * d_head] = 12345.0f;
+        scan_twice(&hl_dense_scalar, s, wanted, states[0], 0);
+        scan_twice(dense, s, seen, states[1], begins ? 0 : n_rows / 2);
+        expect_close(seen, wanted, n_rows * d_head, 3e-5, "scan");
+        expect_close(states[1], states[0], n_state, 3e-5, "scan's state");
+    }
+}
+
+static void mixers_agree(void **state)
+{
+    static const int64_t widths[] = { 1, 7, 16, 31, 64, MIX_WIDTH };
+    static const int64_t rows[]   = { 1, 2, 5, 64, MIX_ROWS };
+    (void)state;
+
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        const hl_dense *dense = dense_of(*name);
+
+        for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+            for (size_t j = 0; j < sizeof rows / sizeof *rows; j++) {
+                for (int64_t width = 1; width <= HL_MAX_CONV; width++)
+                    compare_conv(dense, widths[i], width, rows[j], width % 2 == 1);
+                for (hl_scan_kind kind = HL_SCAN_SSM; kind <= HL_SCAN_DELTA; kind++) {
+                    compare_scan(dense, kind, 1, widths[i], rows[j]);
+                    compare_scan(dense, kind, 12, widths[i], rows[j]);
+                    compare_scan(dense, kind, MIX_STATE, widths[i], rows[j]);
+                }
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -531,6 +700,7 @@ int main(void)
         cmocka_unit_test(exact_dots_agree),
         cmocka_unit_test(exact_exponentials_agree),
         cmocka_unit_test(exact_exponentials_at_the_ends),
+        cmocka_unit_test(mixers_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,6 +216,177 @@ static twin twin_places(void)
     return twin_indices((const int64_t[]){ 4, 9, ROWS, ROWS - 1, 1, 0 }, 3 * BATCH);
 }
 
+/* ------------------------------------------------------ mixers with a state */
+
+/* Two sequences: one that begins, and one that continues and has padding. */
+enum { MIX_ROWS = 70 };
+
+static hl_device_places mix_places(const twin *places, int side)
+{
+    const int64_t *at = places->at[side];
+
+    return (hl_device_places){ BATCH, MIX_ROWS, at, at + BATCH, at + 2 * BATCH };
+}
+
+static twin twin_mix_places(void)
+{
+    return twin_indices((const int64_t[]){ 0, 9, MIX_ROWS, MIX_ROWS - 3, 1, 0 }, 3 * BATCH);
+}
+
+static void conv_case(hl_dtype dtype, int64_t n, int64_t width, bool bare)
+{
+    int64_t stride = (width - 1) * n + 5, n_rows = BATCH * MIX_ROWS;
+    twin    x = twin_rows(dtype, n_rows * 3 * n), out = twin_rows(dtype, n_rows * n);
+    twin    weight = twin_rows(HL_DTYPE_F32, width * n), bias = twin_rows(HL_DTYPE_F32, n);
+    twin    state = twin_rows(HL_DTYPE_F32, BATCH * stride), places = twin_mix_places();
+    size_t  size = hl_dtype_bits(dtype) / 8;
+
+    EACH_SIDE(side)
+    {
+        uint8_t       *rows = x.at[side];
+        hl_device_conv c    = { .out      = out.at[side],
+                                .x        = rows,
+                                .times    = bare ? rows + (size_t)n * size : NULL,
+                                .after    = bare ? rows + (size_t)(2 * n) * size : NULL,
+                                .x_stride = 3 * n,
+                                .weight   = weight.at[side],
+                                .bias     = bare ? NULL : bias.at[side],
+                                .state    = state.at[side],
+                                .stride   = stride,
+                                .width    = width,
+                                .n        = n,
+                                .is_silu  = !bare,
+                                .dtype    = dtype,
+                                .places   = mix_places(&places, side) };
+        check_call(side, ops[side]->conv(devices[side], &c));
+    }
+    compare("convolution", &out, dtype, dtype);
+    compare("its state", &state, HL_DTYPE_F32, dtype);
+    twin *all[] = { &x, &out, &weight, &bias, &state, &places };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        twin_free(all[i]);
+}
+
+static void scan_case(hl_dtype dtype, hl_scan_kind kind, int64_t d_state, int64_t d_head,
+                      int64_t n_groups, bool is_tiled)
+{
+    bool    each    = kind == HL_SCAN_CHANNEL;
+    int64_t n_heads = each ? 1 : 2 * n_groups, n_rows = BATCH * MIX_ROWS;
+    int64_t stride = n_heads * d_state * d_head + 3, n_dt = each ? d_head : n_heads;
+    int64_t n_a = each ? d_state * d_head : n_heads;
+    twin    x   = twin_rows(dtype, n_rows * n_heads * d_head),
+         out    = twin_rows(dtype, n_rows * n_heads * d_head);
+    twin kq     = twin_rows(dtype, n_rows * 2 * n_groups * d_state),
+         dt     = twin_rows(dtype, n_rows * n_dt);
+    twin   beta = twin_rows(dtype, n_rows * n_heads), bias = twin_rows(HL_DTYPE_F32, n_dt);
+    twin   skip = twin_rows(HL_DTYPE_F32, n_dt), state = twin_rows(HL_DTYPE_F32, BATCH * stride);
+    twin   places = twin_mix_places();
+    float *falls  = malloc((size_t)n_a * sizeof *falls);
+
+    for (int64_t i = 0; i < n_a; i++)
+        falls[i] = -0.05f - fabsf(random_value());
+    twin a = twin_of(falls, (size_t)n_a * sizeof *falls);
+    free(falls);
+    EACH_SIDE(side)
+    {
+        uint8_t       *keys = kq.at[side];
+        hl_device_scan s    = {
+               .kind        = kind,
+               .out         = out.at[side],
+               .x           = x.at[side],
+               .k           = keys,
+               .q           = keys + (size_t)(n_groups * d_state) * (hl_dtype_bits(dtype) / 8),
+               .dt          = dt.at[side],
+               .beta        = beta.at[side],
+               .x_stride    = n_heads * d_head,
+               .k_stride    = 2 * n_groups * d_state,
+               .dt_stride   = n_dt,
+               .beta_stride = n_heads,
+               .dt_scale    = 0.9f,
+               .dt_low      = 0.01f,
+               .dt_high     = 2.0f,
+               .a           = a.at[side],
+               .dt_bias     = bias.at[side],
+               .skip        = kind == HL_SCAN_DELTA ? NULL : skip.at[side],
+               .state       = state.at[side],
+               .stride      = stride,
+               .n_heads     = n_heads,
+               .n_groups    = n_groups,
+               .is_tiled    = is_tiled,
+               .d_state     = d_state,
+               .d_head      = d_head,
+               .dtype       = dtype,
+               .places      = mix_places(&places, side),
+        };
+        check_call(side, ops[side]->scan(devices[side], &s));
+    }
+    compare("recurrence", &out, dtype, dtype);
+    compare_scaled("its state", &state, HL_DTYPE_F32, HL_DTYPE_F32, 8.0f);
+    twin *all[] = { &x, &out, &kq, &dt, &beta, &bias, &skip, &state, &places, &a };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        twin_free(all[i]);
+}
+
+static void gate_case(hl_dtype dtype, int64_t n, int64_t d_group, hl_activation activation,
+                      bool has_norm, bool norm_first)
+{
+    int64_t n_rows = BATCH * MIX_ROWS;
+    twin    x = twin_rows(dtype, n_rows * (n + 3)), z = twin_rows(dtype, n_rows * (n + 2));
+    twin    out = twin_rows(dtype, n_rows * n), weight = twin_rows(HL_DTYPE_F32, n);
+    twin    places = twin_mix_places();
+
+    EACH_SIDE(side)
+    {
+        hl_device_gate g = { .out        = out.at[side],
+                             .x          = x.at[side],
+                             .z          = norm_first && !has_norm ? NULL : z.at[side],
+                             .x_stride   = n + 3,
+                             .z_stride   = n + 2,
+                             .activation = activation,
+                             .z_scale    = 0.8f,
+                             .scale      = 1.3f,
+                             .has_norm   = has_norm,
+                             .norm_first = norm_first,
+                             .d_group    = d_group,
+                             .weight     = weight.at[side],
+                             .is_shared  = n != d_group && norm_first,
+                             .eps        = 1e-5f,
+                             .dtype      = dtype,
+                             .n_rows     = n_rows,
+                             .n          = n,
+                             .places     = mix_places(&places, side) };
+        check_call(side, ops[side]->gate(devices[side], &g));
+    }
+    compare("gate", &out, dtype, dtype);
+    twin *all[] = { &x, &z, &out, &weight, &places };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        twin_free(all[i]);
+}
+
+static void test_mixers(void **state)
+{
+    (void)state;
+    EACH_TYPE(dtype)
+    {
+        conv_case(*dtype, 200, 4, false);
+        conv_case(*dtype, 33, HL_MAX_CONV, true);
+        conv_case(*dtype, 129, 1, false);
+        for (hl_scan_kind kind = HL_SCAN_SSM; kind <= HL_SCAN_DELTA; kind++) {
+            int64_t n_groups = kind == HL_SCAN_CHANNEL ? 1 : 3;
+
+            scan_case(*dtype, kind, 16, 33, n_groups, true);
+            scan_case(*dtype, kind, 12, 20, n_groups, false);
+            scan_case(*dtype, kind, 128, 64, n_groups, false);
+            scan_case(*dtype, kind, HL_MAX_STATE, 5, n_groups, true);
+        }
+        gate_case(*dtype, 600, 600, HL_ACTIVATION_SILU, true, false);
+        gate_case(*dtype, 96, 24, HL_ACTIVATION_SILU, true, true);
+        gate_case(*dtype, 96, 24, HL_ACTIVATION_SILU, true, false);
+        gate_case(*dtype, 1030, 1030, HL_ACTIVATION_SIGMOID, false, false);
+        gate_case(*dtype, 40, 40, HL_ACTIVATION_SIGMOID, false, true);
+    }
+}
+
 static void heads_case(hl_dtype dtype, int64_t d, hl_head_norm norm, bool interleaved,
                        int64_t n_pairs, const hl_device_heads *more)
 {
@@ -597,6 +768,7 @@ int main(void)
         cmocka_unit_test(test_heads),  cmocka_unit_test(test_embed),
         cmocka_unit_test(test_logits), cmocka_unit_test(test_values),
         cmocka_unit_test(test_reduce), cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_mixers),
     };
 
     if (!open_twins())

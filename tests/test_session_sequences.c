@@ -7,7 +7,11 @@
 
 enum { N_BATCH = 5, N_CTX = 64, N_PROMPT = 21, N_STEPS = 4, MAX_CELLS = 64 };
 
-static const char *const models[] = { "tests/data/families/llama3", "models/demo" };
+static const char *const models[] = {
+    "tests/data/families/llama3",    "models/demo",
+    "tests/data/hybrids/qwen3_5_vl", "tests/data/hybrids/falcon_h1",
+    "tests/data/hybrids/jamba",      "tests/data/hybrids/lfm2",
+};
 
 /* All results of a feed for its last row, for up to N_BATCH sequences. */
 typedef struct seen {
@@ -57,7 +61,7 @@ static hl_session *open_session(const hl_model *model, int64_t n_batch, int n_th
 
 static int64_t token_of(int64_t sequence, int64_t position)
 {
-    return (sequence * 37 + position * 11 + 5) % 200;
+    return (sequence * 37 + position * 11 + 5) % 150;
 }
 
 /* Feeds n tokens of each of the sequences, from its current length on. */

@@ -7,8 +7,12 @@ enum { N_POSITIONS = 9, FURTHEST = 7 };
 
 static bool is_seen(const hl_reach *reach, int64_t n_keys, int64_t position, int64_t key)
 {
+    int64_t block = reach->window_block;
+    bool    left  = block > 0 && position >= 0 ? key >= 0 && key / block >= position / block
+                                               : key >= position - reach->window_left;
+
     return key >= 0 && key < n_keys && key <= position + reach->window_right &&
-           (key >= position - reach->window_left || key < reach->window_sink);
+           (left || key < reach->window_sink);
 }
 
 static void check_row(const hl_reach *reach, int64_t n_keys, int64_t position)
@@ -42,10 +46,13 @@ static void rows_see_what_the_definition_says(void **state)
         for (int64_t position = -2; position < N_POSITIONS; position++) {
             for (int64_t code = 0; code < FURTHEST * FURTHEST * FURTHEST; code++) {
                 hl_reach reach = { code % FURTHEST, code / FURTHEST % FURTHEST,
-                                   code / FURTHEST / FURTHEST };
+                                   code / FURTHEST / FURTHEST, 0 };
 
                 check_row(&reach, n_keys, position);
-                reach.window_left = HL_REACH_ALL;
+                reach.window_block = reach.window_left + 1;
+                check_row(&reach, n_keys, position);
+                reach.window_block = 0;
+                reach.window_left  = HL_REACH_ALL;
                 check_row(&reach, n_keys, position);
                 reach.window_right = HL_REACH_ALL;
                 check_row(&reach, n_keys, position);

@@ -3,8 +3,8 @@
     python3 bench/cuda/check_options.py build/libheadlight_cuda.so [CASES [KERNEL ...]]
 
 Sizes and options are drawn from a seed: grouped heads, causal, windows, kept keys, lengths and
-starts, softcap, ALiBi, bias, sinks, gates, strides.  All statistics of the kernel except segment mass
-are compared with reference.py from the rounded inputs: statistics must be within max(1e-4, 8 * 2^-24 *
+starts, softcap, ALiBi, bias, sinks, gates, strides.  All statistics of the kernel except segment mass,
+and the attention that keys receive, are compared with reference.py from the rounded inputs: statistics must be within max(1e-4, 8 * 2^-24 *
 max|s|), out within 2^-7 (bf16) or 2^-10 (fp16) of its norm."""
 import math
 import random
@@ -16,7 +16,7 @@ import headlight_cuda as hl
 import reference
 
 WANTED = {"hopper": ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "self",
-                     "previous", "first")}
+                     "previous", "first", "max_logit")}
 OUT_ALLOWED = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 
 
@@ -105,6 +105,15 @@ def compare(seed, library, kernel):
     error = (seen["out"].double() - exact).norm().item() / norm
     if not error <= OUT_ALLOWED[q.dtype]:
         problems.append(f"out off by {error:.2e}")
+    if kernel != "decode":
+        for last, exact in wanted["received"].items():
+            run, sums = library.prepare_received(q, k, seen["lse"], last, kernel, **options)
+            run()
+            torch.cuda.synchronize()
+            error = (sums.double() - exact).abs().max().item()
+            bound = allowed * max(1.0, exact.max().item())
+            if not error <= bound:
+                problems.append(f"received ({last}) off by {error:.2e}, allowed {bound:.1e}")
     if problems:
         shown = {name: value for name, value in options.items() if name != "arrays"}
         print(f"BAD {label} seed {seed} q {tuple(q.shape)} k {tuple(k.shape)} d_value {v.shape[3]} "

@@ -68,7 +68,8 @@ class Library:
             dtype = torch.int64 if name == "argmax" else torch.float32
             found[name] = torch.full(shape, -7, dtype=dtype, device=q.device)
         attention = self.problem(q, k, v, **options)
-        result = s.AttentionResult(rows(found["out"]), *(pointer(found.get(name)) for name in STATISTICS))
+        result = s.AttentionResult(rows(found["out"]),
+                                   **{name: pointer(found.get(name)) for name in STATISTICS})
         launch = s.CudaLaunch(torch.cuda.current_stream().cuda_stream, KERNELS[kernel])
         arguments = [ctypes.byref(x) for x in (result, attention, launch)]
         keep = (q, k, v, found, result, attention, launch, options)
@@ -104,5 +105,20 @@ class Library:
 
         def run(keep=keep):
             self.call(self.library.hl_cuda_backward, *arguments)
+
+        return run, found
+
+    def prepare_received(self, q, k, lse, last=0, kernel="auto", **options):
+        """Returns a function that computes the attention that keys receive, and the tensor that it fills."""
+        found = torch.full((*q.shape[:2], k.shape[2]), math.nan, dtype=torch.float32, device=q.device)
+        attention = self.problem(q, k, k, **options)
+        launch = s.CudaLaunch(torch.cuda.current_stream().cuda_stream, KERNELS[kernel])
+        first = ctypes.c_int64(q.shape[2] - last if last else 0)
+        arguments = (ctypes.c_void_p(found.data_ptr()), ctypes.byref(attention),
+                     ctypes.c_void_p(lse.data_ptr()), first, ctypes.byref(launch))
+        keep = (q, k, lse, found, attention, launch, options)
+
+        def run(keep=keep):
+            self.call(self.library.hl_cuda_received, *arguments)
 
         return run, found

@@ -54,6 +54,7 @@ def row_statistics(s, hidden, position, sink):
     found["varentropy"] = (p * log_p * log_p).sum(1) - mean * mean
     found["peak"] = torch.where(blind, 0.0, torch.exp(best - lse))
     found["argmax"] = torch.where(blind, -1, argmax)
+    found["max_logit"] = torch.where(blind, -math.inf, best)
     p = p[:, :n_keys]
     found["self"] = single(p, position, n_keys)
     found["previous"] = single(p, position - 1, n_keys)
@@ -82,6 +83,9 @@ def forward(q, k, v, causal=False, scale=None, start=None, length=None, window=N
     rows, found = [], {}
     found["out"] = torch.empty((*q.shape[:3], v.shape[3]), dtype=torch.float64, device=q.device)
     found["max_score"] = 0.0
+    shape = (n_batch, n_heads, n_keys)
+    received = {last: torch.empty(shape, dtype=torch.float64, device=q.device)
+                for last in (0, n_queries // 3)}  # the attention that keys receive, by `last`
     for b in range(n_batch):
         seen, position = visible(n_queries, n_keys, causal, start and start[b],
                                  length and length[b], window, window_right, window_sink)
@@ -97,6 +101,9 @@ def forward(q, k, v, causal=False, scale=None, start=None, length=None, window=N
             rows.append(statistics)
             gate = 1.0 if gates is None else gates[h].double()
             found["out"][b, h] = gate * (p @ v[b, h // group].double())
+            for last, sums in received.items():
+                sums[b, h] = p[-last:].sum(0)
     for name in rows[0]:
         found[name] = torch.stack([row[name] for row in rows]).view(q.shape[:3])
+    found["received"] = received
     return found

@@ -21,7 +21,7 @@ import headlight_cuda as hl
 ROUNDS = 15
 LEVELS = {"": ("lse",), " + two": ("lse", "entropy", "renyi2"),
           " + all": ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "self",
-                     "previous", "first")}
+                     "previous", "first", "max_logit")}
 
 
 def sdpa(backend, q, k, v):
@@ -61,6 +61,9 @@ def time_shape(library, d, length, kernels):
         for name, wanted in LEVELS.items():
             methods[f"{kernel}{name}"] = library.prepare(
                 q, k, v, statistics=wanted, kernel=kernel, causal=True)[0]
+        lse = library.forward(q, k, v, statistics=("lse",), kernel=kernel, causal=True)["lse"]
+        methods[f"{kernel} received"] = library.prepare_received(q, k, lse, kernel=kernel,
+                                                                 causal=True)[0]
     flops = 2.0 * length * length * d * n_heads * n_batch
     times = {name: [] for name in methods}
     for name in list(methods):

@@ -21,12 +21,13 @@ extern "C" {
  *
  *     0 <= j < key_length,   j <= p                  if CAUSAL,
  *     j >= p - window_left  or  j < window_sink      if WINDOW_LEFT,
+ *     j >= p - p % (window_left + 1)  or  j < window_sink, instead,   if also WINDOW_BLOCKS,
  *     j <= p + window_right                          if WINDOW_RIGHT.
  *
  * Its scores are s = scale * q.k, then softcap * tanh(s / softcap), then plus
  * alibi_slope * (j - p), then plus key_bias.  With a learned sink the softmax has one additional
- * outcome, with score sinks[head] and without a value.  A row that sees no key has lse -inf,
- * argmax -1, and zero in every other output.  A row with a score of NaN or +inf has argmax -1 and
+ * outcome, with score sinks[head] and without a value.  A row that sees no key has lse and
+ * max_logit -inf, argmax -1, and zero in every other output.  A row with a score of NaN or +inf has argmax -1 and
  * NaN in the other outputs, with two exceptions: keys that it does not see keep probability 0, and
  * entropy_nosink is finite if only the first key's score was not. */
 
@@ -42,10 +43,11 @@ typedef struct hl_rows {
 } hl_rows;
 
 enum {
-    HL_ATTENTION_CAUSAL       = 1 << 0,
-    HL_ATTENTION_WINDOW_LEFT  = 1 << 1, /* window_left applies */
-    HL_ATTENTION_WINDOW_RIGHT = 1 << 2, /* window_right applies */
-    HL_ATTENTION_SCALE        = 1 << 3, /* scale applies, instead of 1/sqrt(d_head) */
+    HL_ATTENTION_CAUSAL        = 1 << 0,
+    HL_ATTENTION_WINDOW_LEFT   = 1 << 1, /* window_left applies */
+    HL_ATTENTION_WINDOW_RIGHT  = 1 << 2, /* window_right applies */
+    HL_ATTENTION_SCALE         = 1 << 3, /* scale applies, instead of 1/sqrt(d_head) */
+    HL_ATTENTION_WINDOW_BLOCKS = 1 << 4, /* window_left + 1 is the size of a block */
 };
 
 #define HL_MAX_HEAD_DIM 576
@@ -102,6 +104,7 @@ typedef struct hl_attention_result {
     float   *previous;       /* probability of the previous position */
     float   *first;          /* probability of the first key */
     float   *segment_mass;   /* (n_batch, n_heads, n_queries, n_segments) */
+    float   *max_logit;      /* largest score of a key; -inf if no key is visible */
 } hl_attention_result;
 
 HL_API hl_status hl_attention_forward(hl_attention_result *result, const hl_attention *problem);
@@ -129,6 +132,14 @@ typedef struct hl_attention_gradient {
 
 HL_API hl_status hl_attention_backward(hl_attention_gradient *gradient, const hl_attention *problem,
                                        const hl_attention_upstream *upstream);
+
+/* The attention that each key receives: the sum over rows of its probability, in a second pass over
+ * the scores, at about half the cost of the forward pass.  received is (n_batch, n_heads, n_keys),
+ * lse what the forward pass of the same problem returned; v is not read.  The last n_last queries
+ * count, or all if it is 0.  Keys that a row with an lse of NaN sees get NaN.  The same input gives
+ * the same bytes with any number of threads. */
+HL_API hl_status hl_attention_received(float *received, const hl_attention *problem,
+                                       const float *lse, int64_t n_last);
 
 /* ------------------------------------------------------------- back ends
  *

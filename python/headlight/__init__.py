@@ -15,7 +15,7 @@ asked for.
 """
 from typing import Any, List, Optional
 
-from ._attention import (Attention, Gradients, attention, attention_backward,
+from ._attention import (Attention, Gradients, attention, attention_backward, attention_received,
                          compute_attention_entropy)
 from ._library import Error, library, text as _text
 from ._model import (Evaluation, Frontier, FrontierPoint, Generation, Model, ModelInfo, Progress,
@@ -27,7 +27,7 @@ from ._profile import Diagnosis, Profile, analyses, default_thresholds, figures
 __all__ = ["Attention", "Diagnosis", "Error", "Evaluation", "Frontier",
            "FrontierPoint", "Generation", "Gradients", "Model",
            "ModelInfo", "NamedArray", "Profile", "Progress", "Table", "Token", "analyses",
-           "attention", "attention_backward", "backend", "backends", "compute_attention_entropy",
+           "attention", "attention_backward", "attention_received", "backend", "backends", "compute_attention_entropy",
            "default_thresholds", "figures", "open", "select_backend", "version"]
 
 

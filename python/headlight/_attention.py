@@ -16,7 +16,7 @@ from . import _arrays, _structs as s
 from ._library import Error, call, call_cuda
 
 STATISTICS = ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "argmax",
-              "self", "previous", "first")
+              "self", "previous", "first", "max_logit")
 MAX_HEAD_DIM = 576
 
 
@@ -36,6 +36,7 @@ class Attention:
     previous: Any = None  # probability of the previous position; NaN if not visible
     first: Any = None  # probability of the first key; NaN if not visible
     segment_mass: Any = None  # (batch, heads, queries, n_segments)
+    max_logit: Any = None  # largest score of a key; -inf if a row sees none
 
     diagonal = property(lambda found: found.self, doc="What `self` was called in earlier versions.")
 
@@ -275,6 +276,31 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
     _run(p, "forward", result)
     _spoil_undefined(p, found, options)
     return Attention(**found)
+
+
+def attention_received(q: Any, k: Any, lse: Any, *, last: int = 0, **options: Any) -> Any:
+    """The attention that each key receives: the sum over rows of its probability, (batch, heads, keys).
+    A second pass over the scores, at about half the cost of attention().
+
+    lse: what attention() returned for the same q, k and options.
+    last: the number of last queries that count; 0: all.
+    options: those of attention().
+    """
+    _check_options("attention_received", options)
+    p = _problem(q, k, k, **options)
+    if not 0 <= last <= p.c.n_queries:
+        raise Error(f"last is {last}, wanted 0 to {p.c.n_queries} queries")
+    given = p.side("lse", lse, s.F32, p.row_shape)
+    found = p.empty((p.c.n_batch, p.c.n_heads, p.c.n_keys), s.F32)
+    if p.device == "cpu":
+        call("hl_attention_received", _arrays.pointer_of(found), c.byref(p.c),
+             _arrays.pointer_of(given), last)
+    elif math.prod(found.shape) > 0:
+        with _arrays.on_device(p.kind, p.device):
+            call_cuda("hl_cuda_received", _arrays.pointer_of(found), c.byref(p.c),
+                      _arrays.pointer_of(given), p.c.n_queries - last if last else 0,
+                      c.byref(s.CudaLaunch(p.stream, 0)))
+    return found
 
 
 # The keys that a row must see for a statistic to be defined; otherwise the library returns 0.

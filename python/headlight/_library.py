@@ -54,6 +54,7 @@ SIGNATURES = {
     "hl_backend_name": (s.Text, []),
     "hl_backend_select": (s.Status, [s.Text]),
     "hl_attention_forward": (s.Status, [_ref(s.AttentionResult), _ref(s.Attention)]),
+    "hl_attention_received": (s.Status, [s.Pointer, _ref(s.Attention), s.Pointer, c.c_int64]),
     "hl_attention_backward": (s.Status, [_ref(s.AttentionGradient), _ref(s.Attention),
                                          _ref(s.AttentionUpstream)]),
     "hl_free": (None, [s.Pointer]),
@@ -174,6 +175,8 @@ CUDA_SIGNATURES = {
                                    _ref(s.CudaLaunch)]),
     "hl_cuda_backward": (s.Status, [_ref(s.AttentionGradient), _ref(s.Attention),
                                     _ref(s.AttentionUpstream), _ref(s.CudaLaunch)]),
+    "hl_cuda_received": (s.Status, [s.Pointer, _ref(s.Attention), s.Pointer, c.c_int64,
+                                    _ref(s.CudaLaunch)]),
 }
 
 # --------------------------------------------------------------------- finding

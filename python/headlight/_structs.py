@@ -45,7 +45,7 @@ CHECK_KINDS = ("alarm", "observation")
 N_DIAGNOSES = 12
 N_THRESHOLDS = 23
 
-CUDA_INTERFACE = 2
+CUDA_INTERFACE = 3
 
 # The constants above that the header names, for the test.
 CONSTANTS = {
@@ -110,7 +110,7 @@ class AttentionResult(c.Structure):
     c_name = "hl_attention_result"
     _fields_ = [("out", Rows),
                 *_fields(Pointer, "lse", "entropy", "renyi2", "varentropy", "entropy_nosink",
-                         "peak", "argmax", "self", "previous", "first", "segment_mass")]
+                         "peak", "argmax", "self", "previous", "first", "segment_mass", "max_logit")]
 
 
 class AttentionUpstream(c.Structure):

@@ -3,7 +3,7 @@
  * A sentence is a list of parts, and a part that claims something names its evidence: a head, a range
  * of layers, a check.  The page makes links of them, a terminal prints their texts one after the
  * other.  A sentence says no more than the numbers allow: layers that differ by less than their
- * uncertainty are called alike, and a head whose type is uncertain is said to be. */
+ * uncertainty are called alike, and an uncertain type of a head is called uncertain. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -205,7 +205,8 @@ static void find_heads(best_head best[HL_N_HEAD_KINDS], best_head *focused,
     }
 }
 
-/* The head whose deed is told: the clearest that copies, else the clearest that looks back; NULL: none. */
+/* Returns the head whose action the sentence names: the clearest that copies, else the clearest that
+ * looks back; NULL if there is none. */
 static const best_head *find_deed(const best_head best[HL_N_HEAD_KINDS])
 {
     for (int kind = HL_HEAD_INDUCTION; kind <= HL_HEAD_PREVIOUS; kind++) {

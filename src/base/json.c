@@ -109,6 +109,17 @@ static json_t *build_literal(hl_json_reader *reader)
     return hl_bytes_equal(text, "null") ? json_null() : json_boolean(hl_bytes_equal(text, "true"));
 }
 
+/* Python writes infinite numbers as Infinity, which JSON does not have.  They become objects, as
+ * newer files write them, so that no reader takes them for a number. */
+static json_t *build_infinity(hl_json_reader *reader)
+{
+    hl_bytes text;
+
+    if (hl_json_skip(reader, &text) != HL_OK)
+        return NULL;
+    return made(reader, json_pack("{s:s%}", "__float__", text.data, text.n_bytes));
+}
+
 static json_t *build_array(hl_json_reader *reader)
 {
     json_t *array = made(reader, json_array());
@@ -164,6 +175,8 @@ static json_t *build(hl_json_reader *reader)
     case 'f':
     case 'n':
         return build_literal(reader);
+    case 'I':
+        return build_infinity(reader);
     case '\0':
         if (reader->at >= reader->n_bytes) {
             hl_json_reader_fail(reader, "the text ends where a value should be");

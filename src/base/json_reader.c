@@ -402,6 +402,8 @@ static hl_status skip_scalar(hl_json_reader *reader)
         if (accept(reader, "true") || accept(reader, "false") || accept(reader, "null"))
             return HL_OK;
         return hl_json_reader_fail(reader, "not a value");
+    case 'I':
+        return accept(reader, "Infinity") ? HL_OK : hl_json_reader_fail(reader, "not a value");
     default:
         return hl_json_read_double(reader, &number);
     }

@@ -5,6 +5,11 @@
  *
  *     key <= position + right,   and   key >= position - left or key < sink
  *
+ * With blocks, a row sees its own block of window_block = window_left + 1 positions instead of the
+ * keys up to window_left before its own:
+ *
+ *     key >= position - position % window_block
+ *
  * This is the only definition: scalar, vector and CUDA kernels, profiles and traces all use it.
  * Code that works on a tile of rows takes the begin of its first row and the end of its last. */
 #ifndef HL_BASE_VISIBLE_H
@@ -35,6 +40,7 @@ typedef struct hl_reach {
     hl_key_index window_left;
     hl_key_index window_right;
     hl_key_index window_sink;
+    hl_key_index window_block; /* 0: the window moves with the row */
 } hl_reach;
 #endif
 
@@ -61,7 +67,11 @@ HL_HOST_DEVICE hl_key_index hl_reach_end(const hl_reach *reach, hl_key_index n_k
 HL_ANY_REACH
 HL_HOST_DEVICE hl_key_index hl_reach_begin(const hl_reach *reach, hl_key_index position)
 {
-    return HL_MAX(0, position - reach->window_left);
+    hl_key_index left = reach->window_left;
+
+    if (reach->window_block > 0)
+        left = position % reach->window_block;
+    return HL_MAX(0, position - left);
 }
 
 /* The number of always-visible first keys that are before `end`. */

@@ -29,10 +29,11 @@
 hl_visible_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position)
 {
     const hl_layer_config *at   = &config->layers[layer];
-    hl_profile_mask        mask = { .is_causal   = true,
-                                    .has_window  = at->is_local,
-                                    .window_left = at->window_left,
-                                    .window_sink = at->window_sink };
+    hl_profile_mask        mask = { .is_causal     = true,
+                                    .has_window    = at->is_local,
+                                    .window_left   = at->window_left,
+                                    .window_sink   = at->window_sink,
+                                    .window_blocks = at->window_blocks };
 
     return hl_profile_seen(&mask, position, position + 1);
 }

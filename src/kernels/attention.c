@@ -232,8 +232,8 @@ static hl_status complete_rows(hl_rows *rows, extents *covered, int64_t n_batch,
     return HL_OK;
 }
 
-/* Inputs that forward and backward share. */
-static hl_status complete_problem(hl_attention *p, extents *covered)
+/* Inputs that all passes share; `values`: whether the pass reads v. */
+static hl_status complete_problem(hl_attention *p, extents *covered, bool values)
 {
     int64_t n_segment_rows;
 
@@ -243,8 +243,9 @@ static hl_status complete_problem(hl_attention *p, extents *covered)
                           (rows_shape){ "q", p->n_heads, p->n_queries, p->d_head, false }));
     HL_NEED(complete_rows(&p->k, covered, p->n_batch,
                           (rows_shape){ "k", p->n_kv_heads, p->n_keys, p->d_head, false }));
-    HL_NEED(complete_rows(&p->v, covered, p->n_batch,
-                          (rows_shape){ "v", p->n_kv_heads, p->n_keys, p->d_value, false }));
+    if (values)
+        HL_NEED(complete_rows(&p->v, covered, p->n_batch,
+                              (rows_shape){ "v", p->n_kv_heads, p->n_keys, p->d_value, false }));
     if ((p->flags & HL_ATTENTION_SCALE) == 0)
         p->scale = 1.0 / sqrt((double)p->d_head);
     p->n_threads = hl_threads(p->n_threads);
@@ -290,6 +291,7 @@ static void add_statistics(extents *covered, const hl_attention_result *r, const
     extents_add_floats(covered, "previous", r->previous, n_rows);
     extents_add_floats(covered, "first", r->first, n_rows);
     extents_add_floats(covered, "segment_mass", r->segment_mass, n_rows * p->n_segments);
+    extents_add_floats(covered, "max_logit", r->max_logit, n_rows);
 }
 
 hl_status hl_attention_forward(hl_attention_result *result, const hl_attention *problem)
@@ -302,7 +304,7 @@ hl_status hl_attention_forward(hl_attention_result *result, const hl_attention *
     hl_attention        p = *problem;
     hl_attention_result r = *result;
 
-    HL_NEED(complete_problem(&p, &covered));
+    HL_NEED(complete_problem(&p, &covered, true));
     covered.n_inputs = covered.n_items;
     HL_NEED(complete_rows(&r.out, &covered, p.n_batch,
                           (rows_shape){ "out", p.n_heads, p.n_queries, p.d_value, true }));
@@ -367,11 +369,34 @@ hl_status hl_attention_backward(hl_attention_gradient *gradient, const hl_attent
     hl_attention_gradient g = *gradient;
     hl_attention_upstream u = *upstream;
 
-    HL_NEED(complete_problem(&p, &covered));
+    HL_NEED(complete_problem(&p, &covered, true));
     HL_NEED(complete_upstream(&u, &p, &covered));
     covered.n_inputs = covered.n_items;
     HL_NEED(complete_gradient(&g, &p, &covered));
     HL_NEED(extents_check(&covered));
     HL_NEED(kernels_for(&kernels, &p));
     return kernels->attention_backward(&g, &p, &u);
+}
+
+/* ----------------------------------------------------------------- received */
+
+hl_status hl_attention_received(float *received, const hl_attention *problem, const float *lse,
+                                int64_t n_last)
+{
+    extents           covered = { 0 };
+    const hl_kernels *kernels = NULL;
+
+    if (received == NULL || problem == NULL || lse == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "attention: received, problem or lse is NULL");
+    hl_attention p = *problem;
+    HL_NEED(complete_problem(&p, &covered, false));
+    HL_NEED(check_size("n_last", n_last, 0, p.n_queries));
+    extents_add_floats(&covered, "lse", lse, p.n_batch * p.n_heads * p.n_queries);
+    covered.n_inputs = covered.n_items;
+    extents_add_floats(&covered, "received", received, p.n_batch * p.n_heads * p.n_keys);
+    HL_NEED(extents_check(&covered));
+    HL_NEED(kernels_for(&kernels, &p));
+    if (p.n_batch == 0 || p.n_keys == 0)
+        return HL_OK;
+    return kernels->attention_received(received, &p, lse, n_last == 0 ? 0 : p.n_queries - n_last);
 }

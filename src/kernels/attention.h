@@ -33,10 +33,12 @@ static inline int64_t hl_attention_query_start(const hl_attention *p, int64_t ba
 static inline hl_reach hl_attention_reach(const hl_attention *p)
 {
     bool     is_causal = (p->flags & HL_ATTENTION_CAUSAL) != 0;
-    hl_reach reach     = { HL_REACH_ALL, is_causal ? 0 : HL_REACH_ALL, p->window_sink };
+    hl_reach reach     = { HL_REACH_ALL, is_causal ? 0 : HL_REACH_ALL, p->window_sink, 0 };
 
     if ((p->flags & HL_ATTENTION_WINDOW_LEFT) != 0)
         reach.window_left = p->window_left;
+    if ((p->flags & HL_ATTENTION_WINDOW_LEFT) != 0 && (p->flags & HL_ATTENTION_WINDOW_BLOCKS) != 0)
+        reach.window_block = p->window_left + 1;
     if ((p->flags & HL_ATTENTION_WINDOW_RIGHT) != 0 && !is_causal)
         reach.window_right = p->window_right;
     return reach;
@@ -77,8 +79,9 @@ void hl_attention_row_not_finite(const hl_attention_result *result, const hl_att
 /* X(name) for every array of floats (n_batch, n_heads, n_queries) of hl_attention_result. */
 #define HL_EACH_ROW_STATISTIC(X)                                                                   \
     X(lse)                                                                                         \
-    X(entropy) X(renyi2) X(varentropy) X(entropy_nosink) X(peak) X(self) X(previous) X(first)
-#define HL_ROW_STATISTICS 9
+    X(entropy)                                                                                     \
+    X(renyi2) X(varentropy) X(entropy_nosink) X(peak) X(self) X(previous) X(first) X(max_logit)
+#define HL_ROW_STATISTICS 10
 
 /* A result whose statistics lie in one block, `count` floats each.  The other arrays are NULL:
  * argmax has integers, segment_mass has a row of segments. */

@@ -454,6 +454,7 @@ static void panel_finish(panel_result *r, panel *w, const float *sinks)
 
         vf_store(r->factor + j * VL, peak);
         vf_store(r->peak + j * VL, peak);
+        vf_store(r->max_logit + j * VL, vf_select(seen, key_max * vf_set(LN2), vf_set(-INFINITY)));
         vf_store(r->lse + j * VL, vf_select(seen, (max + log_l) * vf_set(LN2), vf_set(-INFINITY)));
         vf_store(r->entropy + j * VL, vf_select(seen, lanes_entropy(sum, dot), zero));
         vf_store(r->renyi2 + j * VL, vf_select(seen, h2 * vf_set(LN2), zero));

@@ -157,6 +157,7 @@ static void write_statistics(const hl_attention_result *result, const row *r, co
     put(result->varentropy, r->index, hl_row_state_varentropy(s->all));
     put(result->entropy_nosink, r->index, hl_row_state_entropy(s->rest));
     put(result->peak, r->index, s->keys.sum == 0.0 ? 0.0 : exp(s->keys.max - lse));
+    put(result->max_logit, r->index, s->keys.sum == 0.0 ? -INFINITY : s->keys.max);
     put(result->self, r->index, row_probability(r, r->position, lse));
     put(result->previous, r->index, row_probability(r, r->position - 1, lse));
     put(result->first, r->index, row_probability(r, 0, lse));
@@ -198,8 +199,8 @@ static void write_not_finite(const hl_attention_result *result, const row *r, do
 {
     const hl_attention *p                    = r->problem;
     double              out[HL_MAX_HEAD_DIM] = { 0 };
-    float *const always[] = { result->lse, result->entropy, result->renyi2, result->varentropy,
-                              result->peak };
+    float *const        always[] = { result->lse,        result->entropy, result->renyi2,
+                                     result->varentropy, result->peak,    result->max_logit };
 
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
         put(always[i], r->index, NAN);
@@ -442,10 +443,58 @@ static hl_status attention_backward(const hl_attention_gradient *gradient, const
     return HL_OK;
 }
 
+/* ----------------------------------------------------------------- received */
+
+/* The context of the threads. */
+typedef struct received_job {
+    float              *received;
+    const hl_attention *problem;
+    const float        *lse;
+    int64_t             first_query;
+    double             *totals; /* (n_threads, n_keys) */
+} received_job;
+
+/* A row of NaN tells nothing about any key that it sees. */
+static void row_received(double *totals, const row *r, double lse)
+{
+    for (int64_t key = row_next(r, -1); key < r->keys.end; key = row_next(r, key))
+        totals[key] += isnan(lse) ? NAN : row_probability(r, key, lse);
+}
+
+static void heads_received(void *context, int64_t first, int64_t end, int member)
+{
+    const received_job *job    = context;
+    const hl_attention *p      = job->problem;
+    double             *totals = job->totals + member * p->n_keys;
+    row                 r;
+
+    for (int64_t head = first; head < end; head++) {
+        memset(totals, 0, (size_t)p->n_keys * sizeof *totals);
+        for (int64_t query = job->first_query; query < p->n_queries; query++) {
+            row_open(&r, p, head * p->n_queries + query);
+            row_received(totals, &r, (double)job->lse[r.index]);
+        }
+        for (int64_t key = 0; key < p->n_keys; key++)
+            job->received[head * p->n_keys + key] = (float)totals[key];
+    }
+}
+
+static hl_status attention_received(float *received, const hl_attention *p, const float *lse,
+                                    int64_t first_query)
+{
+    HL_FREED double *totals = NULL;
+
+    HL_NEED(HL_ALLOC(&totals, (size_t)(p->n_threads * p->n_keys)));
+    hl_parallel(p->n_threads, p->n_batch * p->n_heads, 1, heads_received,
+                &(received_job){ received, p, lse, first_query, totals });
+    return HL_OK;
+}
+
 const hl_kernels hl_kernels_scalar = {
     .name               = "scalar",
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
+    .attention_received = attention_received,
     .dequantize         = hl_dequantize_scalar,
     .dense              = &hl_dense_scalar,
     .int8_dot           = hl_int8_dot_scalar,

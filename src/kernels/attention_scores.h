@@ -173,20 +173,20 @@ static void panel_set_lane(panel *w, int lane, int64_t head, int64_t query, int6
     w->all.end   = keys.end < w->all.end ? keys.end : w->all.end;
 }
 
-/* Lanes beyond the last row repeat it and are never reported. */
-static void panel_open(panel *w, const kv_head *h, int64_t row)
+/* Opens a panel of the n_left rows of a KV head from `row` on, LANES at the most.  Lanes beyond the
+ * last row repeat it and are never reported. */
+static void panel_open_rows(panel *w, const kv_head *h, int64_t row, int64_t n_left)
 {
     const hl_attention *p      = h->problem;
     hl_reach            reach  = hl_attention_reach(p);
     int64_t             n_keys = hl_attention_key_length(p, h->batch);
     int64_t             start  = hl_attention_query_start(p, h->batch);
-    int64_t             left   = kv_head_rows(h) - row;
     int64_t             head   = h->head * h->group + row / p->n_queries;
     int64_t             query  = row % p->n_queries;
 
     panel_reset(w);
     w->row       = row;
-    w->n_rows    = left < LANES ? (int)left : LANES;
+    w->n_rows    = n_left < LANES ? (int)n_left : LANES;
     w->n_vectors = (w->n_rows + VL - 1) / VL;
     for (int lane = 0; lane < LANES; lane++) {
         panel_set_lane(w, lane, head, query, start + query,
@@ -199,6 +199,11 @@ static void panel_open(panel *w, const kv_head *h, int64_t row)
             head++;
         }
     }
+}
+
+static void panel_open(panel *w, const kv_head *h, int64_t row)
+{
+    panel_open_rows(w, h, row, kv_head_rows(h) - row);
 }
 
 /* The keys that some panel of a block sees; if there are none, begin is INT64_MAX. */

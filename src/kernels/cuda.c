@@ -29,6 +29,7 @@ static struct {
     __typeof__(hl_cuda_probe)         *probe;
     __typeof__(hl_cuda_forward_host)  *forward;
     __typeof__(hl_cuda_backward_host) *backward;
+    __typeof__(hl_cuda_received_host) *received;
     __typeof__(hl_cuda_device)        *device;
     char                               reason[256]; /* why it could not be opened */
 } library;
@@ -59,6 +60,14 @@ static hl_status attention_backward(const hl_attention_gradient *gradient,
     return cuda_status(library.backward(gradient, problem, upstream, &launch));
 }
 
+static hl_status attention_received(float *received, const hl_attention *problem, const float *lse,
+                                    int64_t first_query)
+{
+    const hl_cuda_launch launch = { 0 };
+
+    return cuda_status(library.received(received, problem, lse, first_query, &launch));
+}
+
 /* ------------------------------------------------------------------- opening */
 
 /* Finds a function.  dlsym returns void *, which ISO C does not convert to a function pointer. */
@@ -77,6 +86,7 @@ static bool find_functions(void)
            find_function(&library.probe, "hl_cuda_probe") &&
            find_function(&library.forward, "hl_cuda_forward_host") &&
            find_function(&library.backward, "hl_cuda_backward_host") &&
+           find_function(&library.received, "hl_cuda_received_host") &&
            find_function(&library.device, "hl_cuda_device");
 }
 
@@ -153,6 +163,7 @@ hl_status hl_cuda_kernels(const hl_kernels **out, const hl_kernels *cpu)
     table.name               = "cuda";
     table.attention_forward  = attention_forward;
     table.attention_backward = attention_backward;
+    table.attention_received = attention_received;
     *out                     = &table;
     return HL_OK;
 }

@@ -48,11 +48,13 @@ typedef enum hl_activation {
     HL_ACTIVATION_SWIGLU_CLAMPED,
     /* x > 0: p x^2 + b x; else n (expm1(min(x, e)) - x) + b x */
     HL_ACTIVATION_XIELU,
-    HL_ACTIVATION_SIGMOID, /* of the gates of attention and mixers, not of MLPs */
+    HL_ACTIVATION_SIGMOID,     /* of the gates of attention and mixers, not of MLPs */
+    HL_ACTIVATION_SILU_SCALED, /* b x sigmoid(a x) */
     HL_N_ACTIVATIONS
 } hl_activation;
 
-/* The numbers of an activation: the limit of SWIGLU_CLAMPED; p, n, b and e of XIELU. */
+/* The numbers of an activation: the limit of SWIGLU_CLAMPED; p, n, b and e of XIELU; a and b of
+ * SILU_SCALED. */
 #define HL_ACTIVATION_NUMBERS 4
 
 /* out[i * out_stride + j] = x_i . w_j for i < n_rows and j < n_weights.  A result does not depend

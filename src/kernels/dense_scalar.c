@@ -101,6 +101,8 @@ static double activated(double x, hl_activation activation, const float *numbers
         return xielu(x, numbers);
     case HL_ACTIVATION_SIGMOID:
         return sigmoid(x);
+    case HL_ACTIVATION_SILU_SCALED:
+        return (double)numbers[1] * x * sigmoid((double)numbers[0] * x);
     default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
         return x * sigmoid(1.702 * x);
     }

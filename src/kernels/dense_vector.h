@@ -320,6 +320,8 @@ HL_INLINE vf vf_activate(vf x, hl_activation activation, const float *numbers)
         return vf_xielu(x, numbers);
     case HL_ACTIVATION_SIGMOID:
         return vf_sigmoid(x);
+    case HL_ACTIVATION_SILU_SCALED:
+        return vf_set(numbers[1]) * x * vf_sigmoid(vf_set(numbers[0]) * x);
     default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
         return x * vf_sigmoid(vf_set(1.702f) * x);
     }
@@ -380,6 +382,9 @@ static void dense_activate(float *x, const float *up, int64_t n, hl_activation a
         break;
     case HL_ACTIVATION_SIGMOID:
         activate_row(x, up, n, HL_ACTIVATION_SIGMOID, numbers);
+        break;
+    case HL_ACTIVATION_SILU_SCALED:
+        activate_row(x, up, n, HL_ACTIVATION_SILU_SCALED, numbers);
         break;
     default:
         activate_row(x, up, n, HL_ACTIVATION_GELU_QUICK, numbers);

@@ -44,7 +44,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 8
+#define HL_DEVICE_INTERFACE 9
 
 /* An open device: its streams, library handles and scratch memory. */
 typedef struct hl_device hl_device;
@@ -178,14 +178,15 @@ typedef struct hl_device_norm {
     hl_device_places places;
 } hl_device_norm;
 
-/* cosine, sine (N, n_pairs) = factor * cos, sin of float(position) * frequency.  The product is
- * rounded to float; the functions are computed in double. */
+/* cosine, sine (N, n_pairs) = factor * cos, sin of float(position) * frequency, with a factor and
+ * frequencies of each sequence.  The product is rounded to float; the functions are computed in
+ * double. */
 typedef struct hl_device_angles {
     float           *cosine;
     float           *sine;
     const float     *frequencies; /* (B, n_pairs) on the device */
+    const float     *factors;     /* (B) on the device */
     int64_t          n_pairs;
-    float            factor;
     hl_device_places places;
 } hl_device_angles;
 
@@ -242,6 +243,17 @@ typedef struct hl_device_activate {
     int64_t          n;
     hl_device_places places;
 } hl_device_activate;
+
+/* x (N, H, d) *= gates[h]: disables heads where a norm stands between them and their projection. */
+typedef struct hl_device_gate_heads {
+    void            *x;           /* of T, packed */
+    const float     *gates;       /* (H), or (B, H) gate_stride apart */
+    int64_t          gate_stride; /* 0: the same for all sequences */
+    hl_dtype         dtype;
+    int64_t          n_heads;
+    int64_t          d_head;
+    hl_device_places places;
+} hl_device_gate_heads;
 
 /* out row i = row index[i] of x, or row i if index is NULL, gathered, packed and converted.  Rows
  * to be added to x, as in hl_device_norm, are added on the way, but x itself does not change. */
@@ -549,6 +561,7 @@ typedef struct hl_device_ops {
     hl_status (*angles)(hl_device *device, const hl_device_angles *angles);
     hl_status (*heads)(hl_device *device, const hl_device_heads *heads);
     hl_status (*activate)(hl_device *device, const hl_device_activate *activate);
+    hl_status (*gate_heads)(hl_device *device, const hl_device_gate_heads *gates);
     hl_status (*copy_rows)(hl_device *device, const hl_device_copy_rows *copy);
     hl_status (*conv)(hl_device *device, const hl_device_conv *conv);
     hl_status (*scan)(hl_device *device, const hl_device_scan *scan);

@@ -441,15 +441,17 @@ static void angle_rows(void *context, int64_t first, int64_t end, int member)
     (void)member;
 
     for (int64_t row = first; row < end; row++) {
-        const float *frequencies = angles->frequencies + row / rows->places->batch_rows * n;
+        int64_t      sequence    = row / rows->places->batch_rows;
+        const float *frequencies = angles->frequencies + sequence * n;
+        float        factor      = angles->factors[sequence];
         float        position    = (float)position_of(rows->places, row);
 
         for (int64_t pair = 0; pair < n && counts(rows->places, row); pair++) {
             /* The product is rounded to float, as in the implementations that the models were
              * trained with.  At large positions the difference is visible. */
             double angle                   = (double)(position * frequencies[pair]);
-            angles->cosine[row * n + pair] = (float)cos(angle) * angles->factor;
-            angles->sine[row * n + pair]   = (float)sin(angle) * angles->factor;
+            angles->cosine[row * n + pair] = (float)cos(angle) * factor;
+            angles->sine[row * n + pair]   = (float)sin(angle) * factor;
         }
     }
 }
@@ -585,6 +587,28 @@ static void activate_rows(void *context, int64_t first, int64_t end, int member)
 static hl_status activate(hl_device *device, const hl_device_activate *a)
 {
     return share_rows(device, activate_rows, a->n_rows, a->n, a, &a->places);
+}
+
+static void gate_some_heads(void *context, int64_t first, int64_t end, int member)
+{
+    const job                  *rows = context;
+    const hl_device_gate_heads *g    = rows->what;
+    int64_t                     n    = g->n_heads * g->d_head;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        const float *gates = g->gates + row / rows->places->batch_rows * g->gate_stride;
+        float       *x     = (float *)g->x + row * n;
+
+        for (int64_t i = 0; i < n && counts(rows->places, row); i++)
+            x[i] *= gates[i / g->d_head];
+    }
+}
+
+static hl_status gate_heads(hl_device *device, const hl_device_gate_heads *g)
+{
+    return share_rows(device, gate_some_heads, count_rows(&g->places), g->n_heads * g->d_head, g,
+                      &g->places);
 }
 
 static void copy_some(void *context, int64_t first, int64_t end, int member)
@@ -1096,6 +1120,7 @@ const hl_device_ops hl_device_cpu = {
     .angles        = angles,
     .heads         = heads,
     .activate      = activate,
+    .gate_heads    = gate_heads,
     .copy_rows     = copy_rows,
     .conv          = conv,
     .scan          = scan,

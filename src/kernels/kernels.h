@@ -18,6 +18,9 @@ typedef struct hl_kernels {
     hl_status (*attention_backward)(const hl_attention_gradient *gradient,
                                     const hl_attention          *problem,
                                     const hl_attention_upstream *upstream);
+    /* received (n_batch, n_heads, n_keys); of the queries from first_query on. */
+    hl_status (*attention_received)(float *received, const hl_attention *problem, const float *lse,
+                                    int64_t first_query);
     /* Converts blocks of F16, BF16 or a block type to floats (quant.h). */
     void (*dequantize)(float *out, hl_dtype dtype, const void *source, size_t n_blocks);
     /* Norms, RoPE, activations and dot products (dense.h). */

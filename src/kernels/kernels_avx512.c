@@ -2,6 +2,7 @@
 #include "base/machine.h"
 #include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
+#include "kernels/attention_received.h"
 #define INT8_VNNI
 #include "kernels/int8_dot_avx2.h"
 #include "kernels/kernels.h"
@@ -21,6 +22,7 @@ const hl_kernels hl_kernels_avx512 = {
     .name               = "avx512",
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
+    .attention_received = attention_received,
     .dequantize         = hl_dequantize_avx2,
     .dense              = &hl_dense_avx512,
     .int8_dot           = hl_int8_dot_avx512,

@@ -500,6 +500,7 @@ static void put_row(hl_attention_result *out, int64_t at, const row_result *row)
     out->previous[at]       = (float)row->previous;
     out->first[at]          = (float)row->first;
     out->argmax[at]         = row->argmax;
+    out->max_logit[at]      = NAN; /* probabilities do not tell it */
 }
 
 /* Copies a row up to its padding. */

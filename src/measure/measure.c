@@ -114,12 +114,13 @@ static hl_profile_mask mask_of(const hl_measuring *m, int64_t layer)
     const hl_layer_config *config = &m->config->layers[layer];
 
     return (hl_profile_mask){
-        .is_causal    = !m->config->is_encoder,
-        .has_window   = config->is_local,
-        .window_left  = config->window_left,
-        .window_right = config->window_right,
-        .window_sink  = config->window_sink,
-        .has_sink     = m->config->sinks,
+        .is_causal     = !m->config->is_encoder,
+        .has_window    = config->is_local,
+        .window_left   = config->window_left,
+        .window_right  = config->window_right,
+        .window_sink   = config->window_sink,
+        .window_blocks = config->window_blocks,
+        .has_sink      = m->config->sinks,
     };
 }
 

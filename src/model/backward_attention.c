@@ -131,8 +131,10 @@ static void unfinish(const hl_backward *b, float *x, const float *raw, float *sc
 {
     const hl_config *config = b->config;
     int64_t          count  = b->n_tokens * n_heads * config->layers[layer].d_head;
-    bool             normed = config->qk_norm != HL_HEAD_NORM_NONE;
+    bool             normed = config->layers[layer].qk_norm != HL_HEAD_NORM_NONE;
     bool             last   = normed && config->qk_norm_last;
+
+    role = config->qk_norm_plain ? HL_N_ROLES : role;
 
     if (last) {
         memcpy(scratch, raw, (size_t)count * sizeof *raw);
@@ -323,6 +325,29 @@ static bool settle_keys(hl_backward *b, int64_t layer)
     return false;
 }
 
+/* Goes back from what ATTN_O reads, g norm(z), to z.  d_q is scratch. */
+static void unnorm_heads(hl_backward *b, float *dgates, int64_t layer)
+{
+    const hl_layer_config   *at    = &b->config->layers[layer];
+    const hl_device_session *d     = b->session->device;
+    const float             *z     = d->rows.z;
+    const float             *gates = d->inputs.gates;
+    int64_t                  width = at->n_heads * at->d_head;
+    hl_norm                  norm  = hl_backward_norm_of(b, HL_ROLE_ATTN_Z_NORM, layer, 0);
+
+    for (int64_t i = 0; i < b->n_tokens * width; i++) {
+        int64_t head = i % width / at->d_head;
+
+        if (i % width == 0)
+            b->dense->norm(b->d_q, z + i, width, &norm);
+        dgates[head] += b->d_z[i] * b->d_q[i % width];
+        if (gates != NULL)
+            b->d_z[i] *= gates[layer * b->config->n_heads + head];
+    }
+    for (int64_t row = 0; row < b->n_tokens; row++)
+        hl_backward_norm(b->d_z + row * width, b->d_z + row * width, z + row * width, width, &norm);
+}
+
 hl_status hl_backward_attention(hl_backward *b, float *dgates, int64_t layer)
 {
     const hl_layer_config  *at = &b->config->layers[layer];
@@ -333,7 +358,9 @@ hl_status hl_backward_attention(hl_backward *b, float *dgates, int64_t layer)
     const hl_session_param *o  = hl_session_param_of(b->session, HL_ROLE_ATTN_O, layer, 0);
 
     HL_NEED(hl_backward_linear(b, b->d_z, b->d_branch, n, o, false));
-    HL_NEED(attend(b, dgates, layer));
+    if (b->config->inner_norms)
+        unnorm_heads(b, dgates, layer);
+    HL_NEED(attend(b, b->config->inner_norms ? NULL : dgates, layer));
     untemper(b, layer);
     HL_NEED(hl_backward_forward(b, b->raw_q, b->input, n, q));
     unfinish(b, b->d_q, b->raw_q, b->d_z, at->n_heads, HL_ROLE_Q_NORM, layer);

@@ -241,6 +241,11 @@ static void activation_at(double *value, double *slope, double x, hl_activation 
         *value = 1.0 / (1.0 + exp(-x));
         *slope = *value * (1.0 - *value);
         return;
+    case HL_ACTIVATION_SILU_SCALED:
+        gated_line(value, slope, x, (double)numbers[0] * x, (double)numbers[0]);
+        *value *= (double)numbers[1];
+        *slope *= (double)numbers[1];
+        return;
     default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
         gated_line(value, slope, x, 1.702 * x, 1.702);
         return;

@@ -61,6 +61,22 @@ static void deactivate_some(void *context, int64_t first, int64_t end, int membe
     }
 }
 
+/* d_gate (n, width) back through the norm before the last map; d_up is scratch. */
+static void unnorm_inner(hl_backward *b, int64_t n, int64_t width, bool gated)
+{
+    hl_norm norm = hl_backward_norm_of(b, HL_ROLE_MLP_INNER_NORM, b->layer, 0);
+
+    memcpy(b->d_up, b->gate, (size_t)(n * width) * sizeof *b->d_up);
+    for (int64_t row = 0; row < n; row++) {
+        float *active = b->d_up + row * width;
+        float *d      = b->d_gate + row * width;
+
+        b->dense->activate(active, gated ? b->up + row * width : NULL, width, b->config->activation,
+                           b->config->layers[b->layer].numbers);
+        hl_backward_norm(d, d, active, width, &norm);
+    }
+}
+
 /* dx (n, D) from dy (n, D), after expand. */
 static hl_status contract(hl_backward *b, float *dx, const float *dy, int64_t n,
                           const mlp_maps *maps)
@@ -69,6 +85,8 @@ static hl_status contract(hl_backward *b, float *dx, const float *dy, int64_t n,
     bool    gated = maps->gate != NULL;
 
     HL_NEED(hl_backward_linear(b, b->d_gate, dy, n, maps->down, false));
+    if (hl_session_param_of(b->session, HL_ROLE_MLP_INNER_NORM, b->layer, 0) != NULL)
+        unnorm_inner(b, n, width, gated);
     hl_parallel(b->n_threads, n, 0, deactivate_some, &(active_rows){ b, width, gated });
     HL_NEED(hl_backward_linear(b, dx, b->d_gate, n, gated ? maps->gate : maps->up, false));
     if (gated)

@@ -112,8 +112,9 @@ static hl_status run_norm(const hl_session *session, const hl_device_norm *norm)
     return hl_device_checked(d, d->ops->norm(d->device, norm), "norm");
 }
 
-hl_status hl_device_norm_rows(const hl_session *session, void *out, const void *x, hl_dtype dtype,
-                              const hl_device_vector *vector, const hl_device_places *places)
+hl_status hl_device_norm_wide(const hl_session *session, void *out, const void *x, hl_dtype dtype,
+                              const hl_device_vector *vector, int64_t n,
+                              const hl_device_places *places)
 {
     return run_norm(session, &(hl_device_norm){ .out       = out,
                                                 .out_dtype = dtype,
@@ -122,8 +123,14 @@ hl_status hl_device_norm_rows(const hl_session *session, void *out, const void *
                                                 .dtype     = session->device->dtype,
                                                 .norm      = hl_device_norm_of(session, vector),
                                                 .n_rows    = places->n_batch * places->batch_rows,
-                                                .n         = session->config->d_model,
+                                                .n         = n,
                                                 .places    = *places });
+}
+
+hl_status hl_device_norm_rows(const hl_session *session, void *out, const void *x, hl_dtype dtype,
+                              const hl_device_vector *vector, const hl_device_places *places)
+{
+    return hl_device_norm_wide(session, out, x, dtype, vector, session->config->d_model, places);
 }
 
 /* The norm of the stream, which first adds the pending outputs. */
@@ -235,6 +242,9 @@ static hl_status run_mlp(const hl_session *session, void *out, const void *x, in
     memcpy(activate.numbers, at->numbers, sizeof activate.numbers);
     HL_NEED(hl_device_multiply(session, d->rows.up, d->dtype, x, up, places));
     HL_NEED(hl_device_checked(d, d->ops->activate(d->device, &activate), "activation"));
+    if (d->weights.layers[layer].inner_norm.weight != NULL)
+        HL_NEED(hl_device_norm_wide(session, d->rows.active, d->rows.active, d->dtype,
+                                    &d->weights.layers[layer].inner_norm, width, places));
     return hl_device_multiply(session, out, d->dtype, d->rows.active, down, places);
 }
 

@@ -89,8 +89,10 @@ static void fill_mixer(hl_config *config)
         mixer->n_heads = mixer->n_groups = 1;
     if (mixer->kind == HL_MIXER_CONV)
         mixer->d_head = config->d_model;
-    if (mixer->kind == HL_MIXER_DELTA)
-        mixer->n_norms = mixer->n_heads;
+    if (mixer->kind == HL_MIXER_DELTA) {
+        mixer->n_norms    = mixer->n_heads;
+        mixer->norm_first = true;
+    }
     if (mixer->n_groups == 0)
         mixer->n_groups = 1;
     mixer->n_channels = mixer->n_heads * mixer->d_head;
@@ -100,7 +102,6 @@ static void fill_mixer(hl_config *config)
         mixer->dt_high = INFINITY;
     for (int i = 0; i < HL_N_MIX_PARTS; i++)
         mixer->factors[i] = mixer->factors[i] != 0.0 ? mixer->factors[i] : 1.0;
-    mixer->out_factor = mixer->out_factor != 0.0 ? mixer->out_factor : 1.0;
 }
 
 /* Fills in sizes that follow from others, if they are not given. */
@@ -129,8 +130,11 @@ static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
     if (config->d_shared == 0)
         config->d_shared = config->n_shared * config->d_expert;
 
-    double *scales[] = { &config->embed_scale, &config->residual_scale, &config->logit_scale,
-                         &config->router.scale };
+    double *scales[] = { &config->embed_scale,     &config->residual_scale,
+                         &config->logit_scale,     &config->router.scale,
+                         &config->attn_in_factor,  &config->attn_out_factor,
+                         &config->mlp_out_factor,  &config->mixer.in_factor,
+                         &config->mixer.out_factor };
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
         if (*scales[i] == 0.0)
             *scales[i] = 1.0;
@@ -198,22 +202,41 @@ static hl_status read_generation(hl_generation *generation, const json_t *object
 
 /* ----------------------------------------------------------------- what GGUF says by its tensors */
 
+/* Does any layer have such a tensor?  Not all layers of a hybrid attend. */
+static bool layer_has(const hl_config *config, const hl_fields *fields, const char *ending)
+{
+    char name[64];
+
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        snprintf(name, sizeof name, "blk.%lld.%s", (long long)i, ending);
+        if (hl_fields_have_tensor(fields, name))
+            return true;
+    }
+    return false;
+}
+
 static void read_biases(hl_config *config, const hl_fields *fields)
 {
     static const struct {
         uint32_t    bit;
-        const char *names[2];
+        const char *names[2]; /* in a layer */
     } probes[] = {
-        { HL_BIAS_QKV, { "blk.0.attn_q.bias", "blk.0.attn_qkv.bias" } },
-        { HL_BIAS_O, { "blk.0.attn_output.bias", NULL } },
-        { HL_BIAS_MLP, { "blk.0.ffn_down.bias", NULL } },
-        { HL_BIAS_HEAD, { "output.bias", NULL } },
+        { HL_BIAS_QKV, { "attn_q.bias", "attn_qkv.bias" } },
+        { HL_BIAS_O, { "attn_output.bias", NULL } },
+        { HL_BIAS_MLP, { "ffn_down.bias", NULL } },
+        { HL_BIAS_CONV, { "ssm_conv1d.bias", "shortconv.conv.bias" } },
+        { HL_BIAS_MIX_IN, { "ssm_in.bias", "shortconv.in_proj.bias" } },
+        { HL_BIAS_MIX_OUT, { "ssm_out.bias", "shortconv.out_proj.bias" } },
+        { HL_BIAS_SHARED, { "ffn_down_shexp.bias", NULL } },
     };
 
+    config->biases &= ~(uint32_t)HL_BIAS_HEAD;
+    if (hl_fields_have_tensor(fields, "output.bias"))
+        config->biases |= HL_BIAS_HEAD;
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
         config->biases &= ~probes[i].bit;
         for (int j = 0; j < 2 && probes[i].names[j] != NULL; j++) {
-            if (hl_fields_have_tensor(fields, probes[i].names[j]))
+            if (layer_has(config, fields, probes[i].names[j]))
                 config->biases |= probes[i].bit;
         }
     }
@@ -318,6 +341,7 @@ static void make_alike(hl_config *config)
             .d_head     = config->d_head,
             .d_mlp      = config->n_experts > 0 ? config->d_expert : config->d_mlp,
             .n_experts  = config->n_experts,
+            .qk_norm    = config->qk_norm,
             .attn_scale = scale,
             .temper     = config->temper,
             .numbers    = { (float)config->activation_limit },
@@ -385,7 +409,9 @@ static hl_status read_layer_types(hl_config *config, const json_t *types, const 
         if (type == NULL)
             return hl_fail(HL_BAD_INPUT, "%s: 'layer_types' [%lld] is not a string", where,
                            (long long)i);
-        config->layers[i].is_local = strcmp(type, "sliding_attention") == 0;
+        config->layers[i].window_blocks = strcmp(type, "chunked_attention") == 0;
+        config->layers[i].is_local =
+            config->layers[i].window_blocks || strcmp(type, "sliding_attention") == 0;
         if (config->mixer.kind != HL_MIXER_NONE && is_mixer_word(type))
             hl_config_put_mixer(config, i);
         else if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0 &&
@@ -704,6 +730,11 @@ static hl_status check_scales(const hl_config *config, const char *where)
         { "the embedding multiplier", config->embed_scale, false },
         { "the residual multiplier", config->residual_scale, false },
         { "the logit scale", config->logit_scale, false },
+        { "the multiplier of attention's input", config->attn_in_factor, false },
+        { "the multiplier of attention's result", config->attn_out_factor, false },
+        { "the multiplier of the MLP's result", config->mlp_out_factor, false },
+        { "the multiplier of the mixer's input", config->mixer.in_factor, false },
+        { "the multiplier of the mixer's result", config->mixer.out_factor, false },
         { "the scale of the experts' weights", config->router.scale, false },
         { "the norm's epsilon", config->norm_eps, true },
         { "the soft-cap of the scores", config->attn_softcap, true },

@@ -77,6 +77,7 @@ enum {
     HL_BIAS_CONV    = 1 << 8, /* mixers: the convolution    */
     HL_BIAS_MIX_IN  = 1 << 9, /* and both projections       */
     HL_BIAS_MIX_OUT = 1 << 10,
+    HL_BIAS_SHARED  = 1 << 11, /* the expert that every row uses */
 };
 
 /* ----------------------------------------------------------------- mixers */
@@ -119,8 +120,9 @@ typedef struct hl_mixer_config {
     bool     norm_first; /* the norm before the gate */
     double   dt_low;     /* limits of dt */
     double   dt_high;
-    double   factors[HL_N_MIX_PARTS];
-    double   out_factor; /* of the branch's result */
+    double   in_factor;               /* of the branch's input */
+    double   factors[HL_N_MIX_PARTS]; /* of the parts of its first projection; in_factor included */
+    double   out_factor;              /* of the branch's result */
 } hl_mixer_config;
 
 /* ------------------------------------------------------------------- rope */
@@ -149,6 +151,7 @@ typedef struct hl_rope {
     double       beta_slow;
     bool         untruncated;      /* yarn: the ramp's ends are not rounded         */
     double       attention_factor; /* multiplies cos and sin; always filled in      */
+    double       long_factor;      /* longrope: attention_factor beyond original_n_ctx */
     int64_t      original_n_ctx;   /* context length in training; n_ctx for dynamic */
     int64_t      n_factors;        /* entries of the two lists of factors: n_dims/2, or 0 */
     float        short_factors[HL_MAX_ROPE_PAIRS]; /* longrope, factors */
@@ -176,7 +179,9 @@ typedef struct hl_layer_config {
     int64_t        window_left;  /* keys before the row's own position */
     int64_t        window_right; /* keys after it; encoders only       */
     int64_t        window_sink;  /* number of first keys that stay visible */
+    bool           window_blocks; /* a row sees its block of window_left + 1 positions instead */
     hl_rope_choice rope;
+    hl_head_norm   qk_norm;
     double         attn_scale; /* multiplies q.k */
     double         temper;     /* q *= 1 + temper log(1 + floor((position + temper_first) /
                                 * temper_period)), after RoPE; 0: not */
@@ -220,8 +225,10 @@ typedef struct hl_config {
     /* Embedding. */
     hl_position position;
     int64_t     position_offset; /* rows of the stored table before position 0 */
-    int64_t     d_embed;         /* d_model, unless a projection follows */
-    double      alibi_max;       /* exponent of the last head's slope, 2^-alibi_max; 0: 8 */
+    bool        sinusoids; /* the table is not stored: row p has the sines, then the cosines of
+                                  * (p + position_offset) 10000^(-i / (d_model/2 - 1)) */
+    int64_t     d_embed;   /* d_model, unless a projection follows */
+    double      alibi_max; /* exponent of the last head's slope, 2^-alibi_max; 0: 8 */
     int64_t     n_token_types;
     bool        embed_norm;
     double      embed_scale;
@@ -235,17 +242,22 @@ typedef struct hl_config {
     hl_residual   residual;
     bool          residual_normed; /* bloom: the branch is added to n(x), not to x */
     double        residual_scale;
-    hl_head_norm  qk_norm;      /* norm of q and k, with the kind and eps of all other norms */
-    bool          qk_norm_last; /* that norm follows RoPE */
-    bool          v_normed;     /* heads of v are divided by their root mean square */
-    double        qkv_limit;    /* before RoPE, q, k and v are clamped to +-this; 0: not */
-    int64_t       temper_first; /* for layers[].temper */
+    hl_head_norm  qk_norm;       /* norm of q and k, with the kind and eps of all other norms */
+    bool          qk_norm_last;  /* that norm follows RoPE */
+    bool          qk_norm_plain; /* and has no weights */
+    bool          v_normed;      /* heads of v are divided by their root mean square */
+    double        qkv_limit;     /* before RoPE, q, k and v are clamped to +-this; 0: not */
+    int64_t       temper_first;  /* for layers[].temper */
     int64_t       temper_period;
-    bool          sinks;        /* learned sinks, one per head */
-    double        attn_softcap; /* 0: no soft-cap */
-    bool          attn_gated;   /* what heads write is multiplied by a sigmoid: ATTN_GATE */
+    bool          sinks;           /* learned sinks, one per head */
+    double        attn_softcap;    /* 0: no soft-cap */
+    double        attn_in_factor;  /* of attention's input; attn_scale has its part of q and k */
+    double        attn_out_factor; /* of attention's result */
+    bool          attn_gated;      /* what heads write is multiplied by a sigmoid: ATTN_GATE */
+    bool          inner_norms;     /* bitnet: norms before the last map of each branch */
     hl_activation activation;
     double        activation_limit; /* SWIGLU_CLAMPED */
+    double        mlp_out_factor;   /* of the MLP's result; SILU_SCALED has it, biases do not */
     bool          gated;            /* act(gate x) * (up x), else act(up x) */
     uint32_t      biases;           /* HL_BIAS_... */
 

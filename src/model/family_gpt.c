@@ -481,3 +481,35 @@ const hl_family hl_family_biogpt = {
     .describe    = scale_embedding,
     .tensors     = { biogpt_tensors, opt_tensors },
 };
+
+/* ------------------------------------------------------------------------------------------ xglm */
+
+/* BioGPT with sines and cosines as positions. */
+static const hl_family_tensor xglm_tensors[] = {
+    { HL_ROLE_FINAL_NORM, "layer_norm", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static hl_status describe_xglm(hl_config *config, const hl_fields *fields)
+{
+    if (config->d_model % 2 != 0 || config->d_model < 4)
+        return hl_fail(HL_BAD_INPUT, "%s: a width of %lld, wanted an even number from 4 on",
+                       fields->where, (long long)config->d_model);
+    return scale_embedding(config, fields);
+}
+
+const hl_family hl_family_xglm = {
+    .name        = "xglm",
+    .model_types = "xglm",
+    .prefixes    = "model.|",
+    .defaults    = { .position        = HL_POSITION_LEARNED,
+                     .position_offset = 2,
+                     .sinusoids       = true,
+                     .n_ctx           = 2048,
+                     .norm_eps        = 1e-5,
+                     .activation      = HL_ACTIVATION_GELU,
+                     .biases          = GPT_BIASES,
+                     .tied            = true },
+    .describe    = describe_xglm,
+    .tensors     = { xglm_tensors, opt_tensors },
+};

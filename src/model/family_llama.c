@@ -346,6 +346,34 @@ const hl_family hl_family_hunyuan_v1_dense = {
     .tensors     = { hunyuan_tensors, hl_llama_tensors },
 };
 
+/* Every layer is a mixture beside a shared expert.  Counts may be lists with an entry per layer. */
+static const hl_family_tensor hunyuan_moe_tensors[] = {
+    { HL_ROLE_ROUTER, "layers.*.mlp.gate.wg", 0 },
+    { HL_ROLE_SHARED_GATE, "layers.*.mlp.shared_mlp.gate_proj", 0 },
+    { HL_ROLE_SHARED_UP, "layers.*.mlp.shared_mlp.up_proj", 0 },
+    { HL_ROLE_SHARED_DOWN, "layers.*.mlp.shared_mlp.down_proj", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field hunyuan_moe_fields[] = {
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
+    { "num_experts", NULL, HL_INT(n_experts, 1, HL_MAX_EXPERTS) },
+    { "moe_topk", NULL, HL_COUNT(n_experts_used, 1, HL_MAX_EXPERTS) },
+    { "num_shared_expert", NULL, HL_COUNT(n_shared, 0, HL_MAX_EXPERTS) },
+    { 0 },
+};
+
+const hl_family hl_family_hunyuan_v1_moe = {
+    .name        = "hunyuan_v1_moe",
+    .model_types = "hunyuan_v1_moe",
+    .prefixes    = "model.|",
+    .defaults    = { HL_LLAMA_DEFAULTS(1e-5, 10000), .qk_norm = HL_HEAD_NORM_SHARED,
+                     .qk_norm_last = true, .n_experts = 1, .n_experts_used = 1, .n_shared = 1,
+                     .router = { .normed = true } },
+    .fields      = hunyuan_moe_fields,
+    .tensors     = { hunyuan_tensors, hunyuan_moe_tensors, hl_experts_tensors, hl_llama_tensors },
+};
+
 /* ------------------------------------------------------------------------------------------- cwm */
 
 static const hl_field cwm_fields[] = {
@@ -387,6 +415,31 @@ const hl_family hl_family_helium = {
                      .gated      = true },
     .fields      = helium_fields,
     .tensors     = { hl_llama_tensors },
+};
+
+/* ---------------------------------------------------------------------------------------- bitnet */
+
+/* The gate is relu(x)^2, and the last map of each branch reads through a norm.  Files with packed
+ * weights of 1.58 bits are refused as quantized. */
+static const hl_family_tensor bitnet_tensors[] = {
+    { HL_ROLE_ATTN_Z_NORM, "layers.*.self_attn.attn_sub_norm", 0 },
+    { HL_ROLE_MLP_INNER_NORM, "layers.*.mlp.ffn_sub_norm", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+const hl_family hl_family_bitnet = {
+    .name        = "bitnet",
+    .model_types = "bitnet",
+    .prefixes    = "model.|",
+    .defaults    = { .position    = HL_POSITION_ROPE,
+                     .ropes       = { [HL_ROPE_MAIN] = { .base = 500000 } },
+                     .norm        = HL_NORM_RMS,
+                     .norm_eps    = 1e-5,
+                     .inner_norms = true,
+                     .activation  = HL_ACTIVATION_RELU_SQUARED,
+                     .gated       = true },
+    .fields      = biases_fields,
+    .tensors     = { bitnet_tensors, hl_llama_tensors },
 };
 
 /* -------------------------------------------------------------------------------------- seed_oss */

@@ -309,6 +309,7 @@ const char *hl_activation_name(hl_activation activation)
         [HL_ACTIVATION_SWIGLU_CLAMPED] = "clamped swiglu",
         [HL_ACTIVATION_XIELU]          = "xielu",
         [HL_ACTIVATION_SIGMOID]        = "sigmoid",
+        [HL_ACTIVATION_SILU_SCALED]    = "scaled silu",
     };
     return names[activation];
 }
@@ -370,6 +371,24 @@ static bool is_null(const hl_fields *fields, const hl_field *field)
     return json_is_null(json_object_get(fields->object, field->json));
 }
 
+/* The number of entries of a list, or of letters of a text. */
+static hl_status read_length(int64_t *out, const hl_fields *fields, const hl_field *field)
+{
+    value   seen   = look_up(fields, field->json, field->gguf);
+    int64_t length = (int64_t)(seen.is_list ? seen.n_entries : seen.n_text);
+
+    if (seen.kind == NOTHING)
+        return HL_OK;
+    if (!seen.is_list && seen.kind != TEXT)
+        return wrong_type(fields, &seen, "a list or a string");
+    if (length < field->low || length > field->high)
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' has %lld entries, wanted %lld to %lld",
+                       fields->where, seen.key, (long long)length, (long long)field->low,
+                       (long long)field->high);
+    *out = length;
+    return HL_OK;
+}
+
 static hl_status read_field(hl_config *config, const hl_fields *fields, const hl_field *field)
 {
     void *member = (char *)config + field->offset;
@@ -398,6 +417,8 @@ static hl_status read_field(hl_config *config, const hl_fields *fields, const hl
         return read_reciprocal(member, fields, field);
     case HL_FIELD_ACTIVATION:
         return read_activation(member, fields, field);
+    case HL_FIELD_LENGTH:
+        return read_length(member, fields, field);
     case HL_FIELD_BIASES:
         return read_biases(member, fields, field);
     }

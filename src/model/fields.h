@@ -71,6 +71,7 @@ typedef enum hl_field_kind {
     HL_FIELD_INVERSE,    /* 1 / x, for what config.json divides by */
     HL_FIELD_RSQRT,      /* 1 / sqrt(x)                          */
     HL_FIELD_ACTIVATION, /* the name of an activation */
+    HL_FIELD_LENGTH,     /* how many entries a list has, or letters a text */
     HL_FIELD_BIASES,     /* true sets those bits, false clears them */
 } hl_field_kind;
 
@@ -87,14 +88,15 @@ typedef struct hl_field {
 #define HL_COUNT(member, low, high) HL_FIELD_COUNT, offsetof(hl_config, member), (low), (high)
 #define HL_INT_OR_NULL(member, low, high)                                                          \
     HL_FIELD_INT_OR_NULL, offsetof(hl_config, member), (low), (high)
-#define HL_DOUBLE_OR_NULL(member) HL_FIELD_DOUBLE_OR_NULL, offsetof(hl_config, member), 0, 0
-#define HL_DOUBLE(member)         HL_FIELD_DOUBLE, offsetof(hl_config, member), 0, 0
-#define HL_BOOL(member)           HL_FIELD_BOOL, offsetof(hl_config, member), 0, 0
-#define HL_NOT(member)            HL_FIELD_NOT, offsetof(hl_config, member), 0, 0
-#define HL_INVERSE(member)        HL_FIELD_INVERSE, offsetof(hl_config, member), 0, 0
-#define HL_RSQRT(member)          HL_FIELD_RSQRT, offsetof(hl_config, member), 0, 0
-#define HL_ACTIVATION(member)     HL_FIELD_ACTIVATION, offsetof(hl_config, member), 0, 0
-#define HL_BIASES(bits)           HL_FIELD_BIASES, offsetof(hl_config, biases), (bits), 0
+#define HL_DOUBLE_OR_NULL(member)    HL_FIELD_DOUBLE_OR_NULL, offsetof(hl_config, member), 0, 0
+#define HL_DOUBLE(member)            HL_FIELD_DOUBLE, offsetof(hl_config, member), 0, 0
+#define HL_BOOL(member)              HL_FIELD_BOOL, offsetof(hl_config, member), 0, 0
+#define HL_NOT(member)               HL_FIELD_NOT, offsetof(hl_config, member), 0, 0
+#define HL_INVERSE(member)           HL_FIELD_INVERSE, offsetof(hl_config, member), 0, 0
+#define HL_LENGTH(member, low, high) HL_FIELD_LENGTH, offsetof(hl_config, member), (low), (high)
+#define HL_RSQRT(member)             HL_FIELD_RSQRT, offsetof(hl_config, member), 0, 0
+#define HL_ACTIVATION(member)        HL_FIELD_ACTIVATION, offsetof(hl_config, member), 0, 0
+#define HL_BIASES(bits)              HL_FIELD_BIASES, offsetof(hl_config, biases), (bits), 0
 
 /* Reads every field of a table, which ends with an entry of zeros.  NULL is an empty table. */
 hl_status hl_fields_read(hl_config *config, const hl_fields *fields, const hl_field *table);

@@ -218,7 +218,7 @@ static hl_status make_angles(const hl_session *session)
                                                 .sine        = d->rows.sine[choice],
                                                 .frequencies = d->inputs.frequencies[choice],
                                                 .n_pairs     = rope->n_dims / 2,
-                                                .factor      = (float)rope->attention_factor,
+                                                .factors     = d->inputs.factors[choice],
                                                 .places      = d->inputs.places }),
             "angles"));
     }

@@ -66,8 +66,10 @@ typedef struct hl_device_layer {
     hl_device_mixer  mixer;
     hl_device_map    qkv;
     hl_device_map    attn_gate;
+    hl_device_vector z_norm;
     hl_device_map    o;
     hl_device_map    up; /* for a gated MLP: the gate's rows first */
+    hl_device_vector inner_norm;
     hl_device_map    down;
     hl_device_map    router;
     hl_device_map    experts_up; /* experts_up and experts_down: those of all experts */
@@ -149,15 +151,16 @@ typedef struct hl_device_lane {
 
 /* Rows of the chunk, on the device. */
 typedef struct hl_device_rows {
-    float   *x;      /* (N, D) the residual stream */
-    void    *normed; /* (N, D) of T */
-    void    *branch; /* (N, D) output of attention */
-    void    *mlp;    /* (N, D) output of the MLP */
-    void    *qkv;    /* (N, (H + 2 K) d) */
-    void    *z;      /* (N, H d) */
-    void    *gate;   /* (N, H d) of gated attention, before its sigmoid */
-    void    *mix_in; /* (N, width of the mixers' first projection) */
-    void    *mix;    /* (N, channels) after the convolution */
+    float   *x;        /* (N, D) the residual stream */
+    void    *normed;   /* (N, D) of T */
+    void    *branch;   /* (N, D) output of attention */
+    void    *mlp;      /* (N, D) output of the MLP */
+    void    *qkv;      /* (N, (H + 2 K) d) */
+    void    *z;        /* (N, H d) */
+    void    *gate;     /* (N, H d) of gated attention, before its sigmoid */
+    void    *z_normed; /* (N, H d) what ATTN_O reads, where a norm stands before it */
+    void    *mix_in;   /* (N, width of the mixers' first projection) */
+    void    *mix;      /* (N, channels) after the convolution */
     void    *mix_dt; /* (N, d_step + 2 d_state) of MAMBA, and after it (N, the same) after norms */
     void    *mix_step; /* (N, channels) dt of MAMBA */
     void    *mixed;    /* (N, inner width) what the mixers' last projection reads */
@@ -199,6 +202,7 @@ typedef struct hl_device_inputs {
     const int64_t   *sampled; /* (n_sampled) rows that the tap samples, -1: unused; NULL: all */
     int64_t          n_sampled;
     const float     *frequencies[HL_N_ROPES]; /* (B, n_dims/2) */
+    const float     *factors[HL_N_ROPES];     /* (B) of cosines and sines */
     const float     *gates;                   /* (L, H), or (B, L, H) with gates_each; or NULL */
     bool             gates_differ;
     int64_t          n_keys; /* upper bound on the keys of a sequence; it changes seldom */
@@ -318,6 +322,10 @@ hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer,
                                        const hl_device_places *places);
 hl_norm           hl_device_norm_of(const hl_session *session, const hl_device_vector *vector);
 /* out = norm(x), both (N, n) of one dtype. */
+hl_status hl_device_norm_wide(const hl_session *session, void *out, const void *x, hl_dtype dtype,
+                              const hl_device_vector *vector, int64_t n,
+                              const hl_device_places *places);
+/* The same for rows of the stream, (N, D). */
 hl_status hl_device_norm_rows(const hl_session *session, void *out, const void *x, hl_dtype dtype,
                               const hl_device_vector *vector, const hl_device_places *places);
 /* Adds all pending outputs to x. */

@@ -34,7 +34,7 @@ static hl_status make_heads(hl_session *session, int64_t layer, const void *inpu
                                       .n_kv_heads  = hl_config_own_kv_heads(session->config, layer),
                                       .d_head      = at->d_head,
                                       .n_ctx       = session->options.n_ctx,
-                                      .norm        = session->config->qk_norm,
+                                      .norm        = at->qk_norm,
                                       .q_norm      = hl_device_norm_of(session, &w->q_norm),
                                       .k_norm      = hl_device_norm_of(session, &w->k_norm),
                                       .v_normed    = session->config->v_normed,
@@ -70,9 +70,11 @@ static void set_masks(hl_attention *problem, const hl_session *session,
         problem->flags |= HL_ATTENTION_CAUSAL;
     /* A window that hides nothing is omitted, because a mask costs time. */
     if (!layer->is_local || (!session->device->ops->is_near && !session->config->is_encoder &&
-                             layer->window_left >= problem->n_keys - 1))
+                             layer->window_left >= problem->n_keys - 1 && !layer->window_blocks))
         return;
     problem->flags |= HL_ATTENTION_WINDOW_LEFT;
+    if (layer->window_blocks)
+        problem->flags |= HL_ATTENTION_WINDOW_BLOCKS;
     problem->window_left = layer->window_left;
     problem->window_sink = layer->window_sink;
     if (session->config->is_encoder) {
@@ -124,7 +126,7 @@ hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk
 
     problem.v      = problem.k;
     problem.v.data = offset(cache_of(session, layer)->v, cached, size);
-    if (inputs->gates != NULL)
+    if (inputs->gates != NULL && !config->inner_norms)
         problem.gates = inputs->gates +
                         (inputs->gates_differ ? first : 0) * config->n_layers * config->n_heads +
                         layer * config->n_heads;
@@ -155,6 +157,28 @@ static int64_t run_length(const hl_device_session *d, const hl_chunk *chunk, int
     return n;
 }
 
+/* rows (N, n) *= factor. */
+static hl_status scale_rows(const hl_session *session, void *rows, int64_t n, double factor)
+{
+    const hl_device_session *d      = session->device;
+    const hl_device_places  *places = &d->inputs.places;
+
+    if (factor == 1.0)
+        return HL_OK;
+    return hl_device_checked(
+        d,
+        d->ops->gate(d->device, &(hl_device_gate){ .out      = rows,
+                                                   .x        = rows,
+                                                   .x_stride = n,
+                                                   .scale    = (float)factor,
+                                                   .dtype    = d->dtype,
+                                                   .n_rows   = places->n_batch * places->batch_rows,
+                                                   .n        = n,
+                                                   .d_group  = n,
+                                                   .places   = *places }),
+        "factor");
+}
+
 /* z *= sigmoid(gate x), after the gates of heads. */
 static hl_status gate_heads(const hl_session *session, int64_t layer, const void *input)
 {
@@ -182,6 +206,28 @@ static hl_status gate_heads(const hl_session *session, int64_t layer, const void
                                                    .d_group = n,
                                                    .places  = *places }),
         "gate");
+}
+
+/* z_normed = norm(z), and then the gates of heads. */
+static hl_status norm_heads(const hl_session *session, int64_t layer)
+{
+    const hl_device_session *d      = session->device;
+    const hl_config         *config = session->config;
+    const hl_layer_config   *at     = &config->layers[layer];
+    hl_device_gate_heads     gates  = { .x       = d->rows.z_normed,
+                                        .dtype   = d->dtype,
+                                        .n_heads = at->n_heads,
+                                        .d_head  = at->d_head,
+                                        .places  = d->inputs.places };
+
+    HL_NEED(hl_device_norm_wide(session, d->rows.z_normed, d->rows.z, d->dtype,
+                                &d->weights.layers[layer].z_norm, at->n_heads * at->d_head,
+                                &d->inputs.places));
+    if (d->inputs.gates == NULL)
+        return HL_OK;
+    gates.gates       = d->inputs.gates + layer * config->n_heads;
+    gates.gate_stride = d->inputs.gates_differ ? config->n_layers * config->n_heads : 0;
+    return hl_device_checked(d, d->ops->gate_heads(d->device, &gates), "gates");
 }
 
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
@@ -214,8 +260,14 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
     }
     HL_NEED(hl_device_checked(d, d->ops->attention(d->device, d->parts, n_parts), "attention"));
     HL_NEED(gate_heads(session, layer, input));
-    return hl_device_multiply(session, d->rows.branch, d->dtype, d->rows.z,
-                              &d->weights.layers[layer].o, &d->inputs.places);
+    HL_NEED(scale_rows(session, d->rows.z, width, session->config->attn_in_factor));
+    if (session->config->inner_norms)
+        HL_NEED(norm_heads(session, layer));
+    HL_NEED(hl_device_multiply(session, d->rows.branch, d->dtype,
+                               session->config->inner_norms ? d->rows.z_normed : d->rows.z,
+                               &d->weights.layers[layer].o, &d->inputs.places));
+    return scale_rows(session, d->rows.branch, session->config->d_model,
+                      session->config->attn_out_factor);
 }
 
 /* ------------------------------------------------------------------ patterns */

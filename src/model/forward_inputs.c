@@ -38,7 +38,7 @@ size_t hl_device_inputs_bytes(const hl_session *session)
     int64_t floats = n_batch * config->n_layers * config->n_heads;
 
     for (int choice = 0; choice < HL_N_ROPES; choice++)
-        floats += n_batch * (config->ropes[choice].n_dims / 2 + 4);
+        floats += n_batch * (config->ropes[choice].n_dims / 2 + 8);
     return (size_t)numbers * sizeof(int64_t) + (size_t)floats * sizeof(float) + 32 * 16;
 }
 
@@ -126,9 +126,13 @@ static void put_frequencies(hl_device_inputs *inputs, const hl_session *session,
         int64_t        n_pairs = rope->n_dims / 2;
         float         *out     = take(inputs, (const void **)&inputs->frequencies[choice],
                                       chunk->n_batch * n_pairs, sizeof *out);
+        float         *factors =
+            take(inputs, (const void **)&inputs->factors[choice], chunk->n_batch, sizeof *factors);
 
-        for (int64_t i = 0; i < chunk->n_batch && n_pairs > 0; i++)
+        for (int64_t i = 0; i < chunk->n_batch && n_pairs > 0; i++) {
             hl_rope_frequencies(out + i * n_pairs, rope, chunk->ends[i]);
+            factors[i] = (float)hl_rope_attention_factor(rope, chunk->ends[i]);
+        }
     }
 }
 

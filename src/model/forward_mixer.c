@@ -310,7 +310,9 @@ hl_status hl_states_extend(hl_session *session, const hl_chunk *chunk)
         }
         if (chunk->lengths[i] > 0)
             states->at[sequence] = end;
-        if (chunk->lengths[i] > 1 && end % session->options.n_chunk == 0) {
+        if (feed->first_layer > 0 || feed->n_layers > 0) {
+            states->kept[sequence] = 0; /* only some layers ran */
+        } else if (chunk->lengths[i] > 1 && end % session->options.n_chunk == 0) {
             HL_NEED(copy_states(session, sequence, false));
             states->kept[sequence] = end;
         }
@@ -318,26 +320,29 @@ hl_status hl_states_extend(hl_session *session, const hl_chunk *chunk)
     return HL_OK;
 }
 
-/* Feeds tokens [from, length) of a sequence again. */
+/* Feeds tokens [from, length) of a sequence again, as many at a time as the session has rows. */
 static hl_status feed_again(hl_session *session, const hl_feed *feed, int64_t index, int64_t from,
                             hl_status (*run)(hl_session *, const hl_feed *))
 {
     int64_t           sequence = hl_feed_sequence(feed, index);
     int64_t           length   = session->length[sequence];
     const int32_t    *known    = session->states.tokens + sequence * session->options.n_ctx;
+    hl_status         status   = HL_OK;
     HL_FREED int64_t *tokens   = NULL;
-    hl_feed           again    = {
-                     .n_tokens = length - from, .gates = feed->gates, .sequences = &sequence, .n_sequences = 1
-    };
+    hl_feed           again    = { .gates = feed->gates, .sequences = &sequence, .n_sequences = 1 };
 
     if (feed->gates_each != NULL && feed->gates_each[index] != NULL)
         again.gates = feed->gates_each[index];
-    HL_NEED(HL_ALLOC(&tokens, (size_t)again.n_tokens));
-    for (int64_t i = 0; i < again.n_tokens; i++)
-        tokens[i] = known[from + i];
-    again.tokens              = tokens;
+    HL_NEED(HL_ALLOC(&tokens, (size_t)(length - from)));
+    for (int64_t i = from; i < length; i++)
+        tokens[i - from] = known[i];
     session->length[sequence] = from;
-    hl_status status          = run(session, &again);
+    for (int64_t at = from; at < length && status == HL_OK; at += again.n_tokens) {
+        int64_t room   = session->options.n_rows;
+        again.tokens   = tokens + (at - from);
+        again.n_tokens = length - at < room ? length - at : room;
+        status         = run(session, &again);
+    }
     session->length[sequence] = length;
     return status;
 }
@@ -350,12 +355,14 @@ hl_status hl_states_recover(hl_session *session, const hl_feed *feed,
     for (int64_t i = 0; i < hl_feed_count(session, feed) && states->layers != NULL; i++) {
         int64_t sequence = hl_feed_sequence(feed, i);
         int64_t length   = session->length[sequence];
-        int64_t from     = states->kept[sequence];
 
-        if (length == 0 || length == states->at[sequence] || hl_feed_length(feed, i) == 0)
+        if (hl_feed_length(feed, i) == 0)
             continue;
-        if (from > length)
-            from = states->kept[sequence] = 0;
+        if (states->kept[sequence] > length) /* it is of tokens that are gone */
+            states->kept[sequence] = 0;
+        if (length == 0 || length == states->at[sequence])
+            continue;
+        int64_t from = states->kept[sequence];
         if (from > 0) {
             HL_NEED(copy_states(session, sequence, true));
             states->at[sequence] = from;

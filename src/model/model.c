@@ -123,7 +123,7 @@ static void name_parts(hl_model_info *info, const hl_config *config)
     info->norm       = config->norm == HL_NORM_RMS ? "RMSNorm" : "LayerNorm";
     info->norm_place = places[config->norm_place];
     info->residual   = config->residual == HL_RESIDUAL_SEQUENTIAL ? "sequential" : "parallel";
-    info->position   = positions[config->position];
+    info->position   = config->sinusoids ? "sinusoids" : positions[config->position];
     info->rope       = config->position == HL_POSITION_ROPE ? hl_rope_kind_name(rope->kind) : "";
     info->rope_base  = rope->base;
     info->activation = hl_activation_name(config->activation);
@@ -233,6 +233,41 @@ static hl_status read_numbers(hl_model *model)
     return HL_OK;
 }
 
+/* ------------------------------------------------------------------------------ computed tables */
+
+/* Makes the table of positions of a model that computes it, as its code does: in floats. */
+static hl_status make_sinusoids(hl_model *model)
+{
+    static const hl_tensor computed = { .name = (char *)"(sinusoids)", .dtype = HL_DTYPE_F32 };
+    const hl_config       *config   = model->config;
+    int64_t                half     = config->d_model / 2;
+    hl_param               param    = { 0 };
+
+    if (!config->sinusoids)
+        return HL_OK;
+    HL_NEED(HL_ALLOC_ZEROED(&model->positions, (size_t)(config->n_ctx * config->d_model)));
+    for (int64_t i = 0; i < config->n_ctx * half; i++) {
+        int64_t row = i / half;
+        float   frequency =
+            (float)exp(-(double)(i % half) * (double)(float)(log(10000.0) / (double)(half - 1)));
+        float  angle = (float)(row + config->position_offset) * frequency;
+        float *out   = model->positions + row * config->d_model + i % half;
+
+        out[0]    = (float)sin((double)angle);
+        out[half] = (float)cos((double)angle);
+    }
+    param.weight = (hl_weight){ .tensor    = &computed,
+                                .data      = model->positions,
+                                .dtype     = HL_DTYPE_F32,
+                                .n_rows    = config->n_ctx,
+                                .n_columns = config->d_model,
+                                .n_stored  = config->n_ctx,
+                                .block     = config->n_ctx,
+                                .stride    = config->n_ctx };
+    hl_weights_put(model->weights, HL_ROLE_POSITION, -1, &param);
+    return HL_OK;
+}
+
 /* ---------------------------------------------------------------------------------------- public */
 
 hl_status hl_model_open(hl_model **out, const char *path)
@@ -249,6 +284,7 @@ hl_status hl_model_open(hl_model **out, const char *path)
     HL_NEED(hl_fail_within(hl_weights_resolve(&model->weights, model->config, model->tensors), "%s",
                            path));
     HL_NEED(read_numbers(model));
+    HL_NEED(make_sinusoids(model));
     HL_NEED(hl_device_copies_new(&model->copies));
     fill_info(model);
     *out = hl_taken(&model);
@@ -264,6 +300,7 @@ void hl_model_close(hl_model *model)
     hl_config_free(model->config);
     hl_tensors_close(model->tensors);
     hl_free(model->gates);
+    hl_free(model->positions);
     hl_free(model->replaced);
     hl_free(model->path);
     hl_free(model);
@@ -378,9 +415,10 @@ static void adjust_layer(hl_layer_config *layer, const hl_adjustment *wanted)
     if (wanted->temperature != 0.0)
         layer->attn_scale /= wanted->temperature;
     if (wanted->window > 0 && (!layer->is_local || layer->window_left > wanted->window - 1)) {
-        layer->is_local    = true;
-        layer->window_left = wanted->window - 1;
-        layer->window_sink = wanted->window_sink;
+        layer->is_local      = true;
+        layer->window_blocks = false;
+        layer->window_left   = wanted->window - 1;
+        layer->window_sink   = wanted->window_sink;
     }
 }
 

@@ -22,8 +22,9 @@ struct hl_model {
     hl_config    *config;
     hl_weights   *weights;
     hl_model_info info;
-    hl_adjustment adjusted; /* all 0: the model runs as it was trained */
-    float        *gates;    /* (n_layers, n_heads); NULL: all 1 */
+    hl_adjustment adjusted;  /* all 0: the model runs as it was trained */
+    float        *gates;     /* (n_layers, n_heads); NULL: all 1 */
+    float        *positions; /* (n_ctx, d_model) a computed table of positions, or NULL */
     struct hl_param
         *replaced; /* (n_layers) its own output projections while a repair is set, or NULL */
     hl_device_copies *copies;                 /* device copies of its weights; has its own lock */

@@ -60,7 +60,7 @@ static kept_rows find_rows(const hl_session *session, int kind, int64_t layer)
     case HL_KEPT_V:
         return (kept_rows){ qkv + (size_t)(q + k) * d->size, d->dtype, stride, k };
     default:
-        return (kept_rows){ d->rows.z, d->dtype, q, q };
+        return (kept_rows){ config->inner_norms ? d->rows.z_normed : d->rows.z, d->dtype, q, q };
     }
 }
 

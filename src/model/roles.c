@@ -33,6 +33,7 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_Q_NORM]            = { "attn.q_norm", "q", NULL, HL_BIAS_QK_NORM },
     [HL_ROLE_K_NORM]            = { "attn.k_norm", "k", NULL, HL_BIAS_QK_NORM },
     [HL_ROLE_SINKS]             = { "attn.sinks", "H", NULL, 0 },
+    [HL_ROLE_ATTN_Z_NORM]       = { "attn.z_norm", "Q", NULL, 0 },
     [HL_ROLE_ATTN_O]            = { "attn.o", "D", "Q", HL_BIAS_O },
     [HL_ROLE_ATTN_POST_NORM]    = { "attn.post_norm", "D", NULL, HL_BIAS_NORM },
     [HL_ROLE_MIX_IN]            = { "mixer.in", "M", "D", HL_BIAS_MIX_IN },
@@ -57,6 +58,7 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_MLP_GATE]          = { "mlp.gate", "F", "D", HL_BIAS_MLP },
     [HL_ROLE_MLP_UP]            = { "mlp.up", "F", "D", HL_BIAS_MLP },
     [HL_ROLE_MLP_DOWN]          = { "mlp.down", "D", "F", HL_BIAS_MLP },
+    [HL_ROLE_MLP_INNER_NORM]    = { "mlp.inner_norm", "F", NULL, 0 },
     [HL_ROLE_XIELU_P]           = { "mlp.xielu.p", "1", NULL, 0 },
     [HL_ROLE_XIELU_N]           = { "mlp.xielu.n", "1", NULL, 0 },
     [HL_ROLE_XIELU_B]           = { "mlp.xielu.b", "1", NULL, 0 },
@@ -67,15 +69,15 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_EXPERT_UP]         = { "expert.up", "F", "D", HL_BIAS_EXPERTS },
     [HL_ROLE_EXPERT_DOWN]       = { "expert.down", "D", "F", HL_BIAS_EXPERTS },
     [HL_ROLE_SHARED_ROUTER]     = { "shared.router", "1", "D", 0 },
-    [HL_ROLE_SHARED_GATE]       = { "shared.gate", "S", "D", 0 },
-    [HL_ROLE_SHARED_UP]         = { "shared.up", "S", "D", 0 },
-    [HL_ROLE_SHARED_DOWN]       = { "shared.down", "D", "S", 0 },
+    [HL_ROLE_SHARED_GATE]       = { "shared.gate", "S", "D", HL_BIAS_SHARED },
+    [HL_ROLE_SHARED_UP]         = { "shared.up", "S", "D", HL_BIAS_SHARED },
+    [HL_ROLE_SHARED_DOWN]       = { "shared.down", "D", "S", HL_BIAS_SHARED },
     [HL_ROLE_MLP_POST_NORM]     = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
 
     [HL_ROLE_ATTN_QKV]       = { "attn.qkv", "QKK", "D", HL_BIAS_QKV },
     [HL_ROLE_MLP_GATE_UP]    = { "mlp.gate_up", "FF", "D", HL_BIAS_MLP },
     [HL_ROLE_EXPERT_GATE_UP] = { "expert.gate_up", "FF", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_SHARED_GATE_UP] = { "shared.gate_up", "SS", "D", 0 },
+    [HL_ROLE_SHARED_GATE_UP] = { "shared.gate_up", "SS", "D", HL_BIAS_SHARED },
     [HL_ROLE_ATTN_Q_GATE]    = { "attn.q_gate", "QQ", "D", HL_BIAS_QKV },
     [HL_ROLE_MIX_QKV]        = { "mixer.qkv", "GGI", "D", 0 },
     [HL_ROLE_MIX_QKVZ]       = { "mixer.qkvz", "GGII", "D", 0 },
@@ -261,6 +263,8 @@ static hl_role_need model_need(hl_role role, const hl_config *config)
     case HL_ROLE_EMBED_OUT:
         return required_if(config->d_embed != config->d_model);
     case HL_ROLE_POSITION:
+        if (config->sinusoids)
+            return HL_ROLE_OPTIONAL; /* made when the model opens */
         return required_if(config->position == HL_POSITION_LEARNED);
     case HL_ROLE_TOKEN_TYPE:
         return required_if(config->n_token_types > 0);
@@ -295,15 +299,18 @@ static hl_role_need attention_need(hl_role role, const hl_config *config, int64_
         return required_if(hl_config_own_kv_heads(config, layer) > 0);
     case HL_ROLE_ATTN_GATE:
         return required_if(config->attn_gated);
+    case HL_ROLE_ATTN_Z_NORM:
+        return required_if(config->inner_norms);
     case HL_ROLE_ATTN_NORM:
         return required_if(pre && !config->norm_plain && !(config->first_norm_plain && layer == 0));
     case HL_ROLE_ATTN_POST_NORM:
         return required_if(post && !config->norm_plain);
     case HL_ROLE_Q_NORM:
-        return required_if(config->qk_norm != HL_HEAD_NORM_NONE);
+        return required_if(config->layers[layer].qk_norm != HL_HEAD_NORM_NONE &&
+                           !config->qk_norm_plain);
     case HL_ROLE_K_NORM:
-        return required_if(config->qk_norm != HL_HEAD_NORM_NONE &&
-                           hl_config_own_kv_heads(config, layer) > 0);
+        return required_if(config->layers[layer].qk_norm != HL_HEAD_NORM_NONE &&
+                           !config->qk_norm_plain && hl_config_own_kv_heads(config, layer) > 0);
     case HL_ROLE_SINKS:
         return required_if(config->sinks);
     default:
@@ -355,6 +362,8 @@ static hl_role_need mlp_need(hl_role role, const hl_config *config, int64_t laye
         return required_if(pre && !shared && !config->norm_plain);
     case HL_ROLE_MLP_POST_NORM:
         return required_if(post && !config->norm_plain);
+    case HL_ROLE_MLP_INNER_NORM:
+        return required_if(config->inner_norms && !mixture);
     case HL_ROLE_MLP_GATE:
         return required_if(config->gated && !mixture);
     case HL_ROLE_MLP_UP:
@@ -401,4 +410,24 @@ hl_role_need hl_role_bias_need(hl_role role, const hl_config *config)
     if (config->is_encoder && role >= HL_ROLE_HEAD_DENSE && role <= HL_ROLE_LM_HEAD)
         return HL_ROLE_OPTIONAL;
     return required_if((config->biases & shapes[role].bias) != 0);
+}
+
+/* f (W (i x) + b) is computed as f i (W x + b / i): factors of a branch's input and of its result are
+ * applied together. */
+double hl_role_bias_factor(hl_role role, const hl_config *config)
+{
+    switch (role) {
+    case HL_ROLE_ATTN_Q:
+    case HL_ROLE_ATTN_K:
+    case HL_ROLE_ATTN_V:
+        return 1.0 / config->attn_in_factor;
+    case HL_ROLE_MIX_IN:
+        return 1.0 / config->mixer.in_factor;
+    case HL_ROLE_MIX_OUT:
+        return config->mixer.out_factor;
+    case HL_ROLE_MLP_DOWN:
+        return config->mlp_out_factor;
+    default:
+        return 1.0;
+    }
 }

@@ -52,6 +52,7 @@ typedef enum hl_role {
     HL_ROLE_Q_NORM,
     HL_ROLE_K_NORM,
     HL_ROLE_SINKS,
+    HL_ROLE_ATTN_Z_NORM, /* of all heads together, before ATTN_O */
     HL_ROLE_ATTN_O,
     HL_ROLE_ATTN_POST_NORM,
     HL_ROLE_MIX_IN, /* of mixers, from here to MIX_OUT; the norm before them is ATTN_NORM */
@@ -76,7 +77,8 @@ typedef enum hl_role {
     HL_ROLE_MLP_GATE,
     HL_ROLE_MLP_UP,
     HL_ROLE_MLP_DOWN,
-    HL_ROLE_XIELU_P, /* the numbers of XIELU, before softplus where it applies */
+    HL_ROLE_MLP_INNER_NORM, /* before MLP_DOWN */
+    HL_ROLE_XIELU_P,        /* the numbers of XIELU, before softplus where it applies */
     HL_ROLE_XIELU_N,
     HL_ROLE_XIELU_B,
     HL_ROLE_XIELU_E,
@@ -123,6 +125,9 @@ bool hl_role_holds(hl_role stored, hl_role role);
 /* Does layer `layer` have such a weight?  Layer -1 is for roles of the whole model. */
 hl_role_need hl_role_weight_need(hl_role role, const hl_config *config, int64_t layer);
 hl_role_need hl_role_bias_need(hl_role role, const hl_config *config);
+
+/* What biases of this role are multiplied by where factors of a branch are applied elsewhere. */
+double hl_role_bias_factor(hl_role role, const hl_config *config);
 
 /* The number of weights of this role in the layer: experts, or heads with own norms; usually 1. */
 int64_t hl_role_parts(hl_role role, const hl_config *config, int64_t layer);

@@ -127,7 +127,9 @@ static hl_status read_dictionary(hl_config *config, hl_rope *rope, const json_t 
     HL_NEED(hl_fields_double(&rope->factor, &fields, "factor", NULL));
     HL_NEED(hl_fields_double(&rope->alpha, &fields, "alpha", NULL));
     HL_NEED(hl_fields_double(&config->temper, &fields, "llama_4_scaling_beta", NULL));
-    HL_NEED(hl_fields_double(&rope->attention_factor, &fields, "attention_factor", NULL));
+    HL_NEED(
+        hl_fields_double(&rope->attention_factor, &fields, "attention_factor|short_mscale", NULL));
+    HL_NEED(hl_fields_double(&rope->long_factor, &fields, "long_mscale", NULL));
     HL_NEED(hl_fields_double(&rope->low_freq_factor, &fields, "low_freq_factor", NULL));
     HL_NEED(hl_fields_double(&rope->high_freq_factor, &fields, "high_freq_factor", NULL));
     HL_NEED(hl_fields_double(&rope->beta_fast, &fields, "beta_fast", NULL));
@@ -329,6 +331,8 @@ static hl_status check_rope(const hl_rope *rope, const hl_config *config, const 
         return bad_number(where, "beta_slow", rope->beta_slow, "more than 0, as 'beta_fast'");
     if (!(rope->attention_factor > 0.0))
         return bad_number(where, "attention_factor", rope->attention_factor, "more than 0");
+    if (!(rope->long_factor > 0.0))
+        return bad_number(where, "long_mscale", rope->long_factor, "more than 0");
     if (rope->kind == HL_ROPE_DYNAMIC && rope->n_dims < 4)
         return bad_number(where, "dimensions", (double)rope->n_dims, "4 or more for dynamic");
     return HL_OK;
@@ -354,6 +358,8 @@ static hl_status fill_one(hl_rope *rope, const hl_config *config, const char *wh
     fill_defaults(rope, config->n_ctx);
     if (rope->attention_factor == 0.0)
         rope->attention_factor = default_attention_factor(rope);
+    if (rope->long_factor == 0.0)
+        rope->long_factor = rope->attention_factor;
     return check_rope(rope, config, where);
 }
 
@@ -433,11 +439,20 @@ static double yarn_frequency(const hl_rope *rope, double frequency, int64_t pair
     return frequency / rope->factor * ramp + frequency * (1.0 - ramp);
 }
 
+static bool is_long(const hl_rope *rope, int64_t n_positions)
+{
+    return rope->kind == HL_ROPE_LONGROPE && n_positions > rope->original_n_ctx;
+}
+
+double hl_rope_attention_factor(const hl_rope *rope, int64_t n_positions)
+{
+    return is_long(rope, n_positions) ? rope->long_factor : rope->attention_factor;
+}
+
 void hl_rope_frequencies(float *out, const hl_rope *rope, int64_t n_positions)
 {
-    double base    = rope->kind == HL_ROPE_DYNAMIC ? dynamic_base(rope, n_positions) : rope->base;
-    bool   is_long = rope->kind == HL_ROPE_LONGROPE && n_positions > rope->original_n_ctx;
-    const float *factors = is_long ? rope->long_factors : rope->short_factors;
+    double base = rope->kind == HL_ROPE_DYNAMIC ? dynamic_base(rope, n_positions) : rope->base;
+    const float *factors = is_long(rope, n_positions) ? rope->long_factors : rope->short_factors;
 
     for (int64_t pair = 0; pair < rope->n_dims / 2; pair++) {
         double frequency = plain_frequency(base, pair, rope->n_dims);

@@ -13,8 +13,9 @@ hl_status hl_rope_read_gguf(hl_config *config, const hl_fields *fields);
 hl_status hl_rope_fill(hl_config *config, const hl_fields *fields);
 
 /* out (n_dims/2): pair i at position p is rotated by p * out[i]; cos and sin are then multiplied
- * by rope->attention_factor. n_positions is the final length of the sequence; only dynamic and
+ * by the attention factor. n_positions is the final length of the sequence; only dynamic and
  * longrope depend on it. */
-void hl_rope_frequencies(float *out, const hl_rope *rope, int64_t n_positions);
+void   hl_rope_frequencies(float *out, const hl_rope *rope, int64_t n_positions);
+double hl_rope_attention_factor(const hl_rope *rope, int64_t n_positions);
 
 #endif

@@ -264,6 +264,8 @@ static void plan_stream(plan *p, hl_session *session)
     rows->z      = hl_arena_take(&p->rows, n, queries, d->size);
     if (config->attn_gated)
         rows->gate = hl_arena_take(&p->rows, n, queries, d->size);
+    if (config->inner_norms)
+        rows->z_normed = hl_arena_take(&p->rows, n, queries, d->size);
     if (config->d_embed != config->d_model)
         rows->embedded = hl_arena_take(&p->rows, n, config->d_embed, d->size);
     rows->flag = hl_arena_take(&p->rows, 2, 1, sizeof *rows->flag);

@@ -125,7 +125,10 @@ static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int
         HL_NEED(turn_table(session, param->vector, role, &source->weight));
     if (!hl_role_is_floats(role))
         param->matrix = hl_weight_matrix(&source->weight);
-    return read_vector(session, &param->bias, &source->bias, layer);
+    HL_NEED(read_vector(session, &param->bias, &source->bias, layer));
+    for (int64_t i = 0; param->bias != NULL && i < source->bias.n_rows; i++)
+        param->bias[i] *= (float)hl_role_bias_factor(role, session->config);
+    return HL_OK;
 }
 
 static hl_status load_roles(hl_session *session, int64_t layer)
@@ -398,6 +401,7 @@ static hl_status load_attention(loader *l, hl_device_layer *out, int64_t layer)
 
     HL_NEED(load_map(l, &out->qkv, parts, 3));
     HL_NEED(load_role(l, &out->attn_gate, HL_ROLE_ATTN_GATE, layer));
+    HL_NEED(load_vector(l, &out->z_norm, HL_ROLE_ATTN_Z_NORM, layer));
     HL_NEED(load_role(l, &out->o, HL_ROLE_ATTN_O, layer));
     HL_NEED(load_vector(l, &out->attn_norm, HL_ROLE_ATTN_NORM, layer));
     HL_NEED(load_vector(l, &out->attn_post_norm, HL_ROLE_ATTN_POST_NORM, layer));
@@ -442,6 +446,7 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     int64_t n_experts = l->session->config->layers[layer].n_experts;
 
     HL_NEED(load_parts(l, &out->up, HL_ROLE_MLP_GATE, HL_ROLE_MLP_UP, layer, 1));
+    HL_NEED(load_vector(l, &out->inner_norm, HL_ROLE_MLP_INNER_NORM, layer));
     HL_NEED(load_role(l, &out->down, HL_ROLE_MLP_DOWN, layer));
     HL_NEED(load_vector(l, &out->mlp_norm, HL_ROLE_MLP_NORM, layer));
     HL_NEED(load_vector(l, &out->mlp_post_norm, HL_ROLE_MLP_POST_NORM, layer));

@@ -55,6 +55,11 @@ static double mean_keys(const hl_config *config, int64_t context)
         double                 n     = (double)context;
         double                 w     = layer->is_local ? (double)(layer->window_left + 1) : n;
         w                            = w < n ? w : n;
+        if (layer->is_local && layer->window_blocks) { /* half a block, on average */
+            sum += (double)layer->n_heads * (w + 1.0) / 2.0;
+            n_heads += (double)layer->n_heads;
+            continue;
+        }
         sum += (double)layer->n_heads * (w * (w + 1.0) / 2.0 + (n - w) * w) / n;
         n_heads += (double)layer->n_heads;
     }

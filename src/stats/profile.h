@@ -103,8 +103,9 @@ typedef struct hl_profile_mask {
     bool    has_window;
     int64_t window_left;
     int64_t window_right;
-    int64_t window_sink; /* number of first keys that the window does not hide */
-    bool    has_sink;    /* a learned sink: one additional outcome */
+    int64_t window_sink;   /* number of first keys that the window does not hide */
+    bool    window_blocks; /* the window is the row's block of window_left + 1 positions */
+    bool    has_sink;      /* a learned sink: one additional outcome */
 } hl_profile_mask;
 
 /* Which quantities are defined for a row: bit HL_Q_... for its quantities, and bit HL_N_QUANTITIES

@@ -46,12 +46,13 @@ void hl_profile_flight_free(hl_profile_flight *flight)
 
 hl_visible_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys)
 {
-    hl_reach reach = { HL_REACH_ALL, mask->is_causal ? 0 : HL_REACH_ALL, 0 };
+    hl_reach reach = { HL_REACH_ALL, mask->is_causal ? 0 : HL_REACH_ALL, 0, 0 };
 
     if (mask->has_window) {
         reach.window_left  = mask->window_left;
         reach.window_right = mask->is_causal ? 0 : mask->window_right;
         reach.window_sink  = mask->window_sink;
+        reach.window_block = mask->window_blocks ? mask->window_left + 1 : 0;
     }
     return hl_visible_join(hl_reach_keys(&reach, n_keys, position));
 }
@@ -208,11 +209,11 @@ static bool is_made_for(const hl_row_plans *plans, const hl_layer_rows *rows,
                         const hl_profile_mask *mask)
 {
     const hl_profile_mask *made = &plans->mask;
-    bool                   same = plans->is_made && plans->stride == rows->n_rows &&
-                made->is_causal == mask->is_causal && made->has_window == mask->has_window &&
-                made->window_left == mask->window_left &&
-                made->window_right == mask->window_right &&
-                made->window_sink == mask->window_sink && made->has_sink == mask->has_sink;
+    bool                   same =
+        plans->is_made && plans->stride == rows->n_rows && made->is_causal == mask->is_causal &&
+        made->has_window == mask->has_window && made->window_left == mask->window_left &&
+        made->window_right == mask->window_right && made->window_sink == mask->window_sink &&
+        made->window_blocks == mask->window_blocks && made->has_sink == mask->has_sink;
 
     for (int64_t i = 0; i < rows->n_batch && same; i++)
         same =

@@ -50,6 +50,34 @@ def seen_keys(n_queries, n_keys, causal, left, right, sink, start, length):
     return seen & (j <= p + right if right is not None else True), p[:, :, 0]
 
 
+class Received(unittest.TestCase):
+    """The largest logits, and the attention that keys receive, against numpy in double precision."""
+
+    def test_sums_and_maxima(self):
+        random = np.random.default_rng(3)
+        for n_queries, n_keys, last in ((700, 700, 0), (90, 1000, 0), (333, 501, 20), (1, 7, 1)):
+            q = random.standard_normal((2, 4, n_queries, 24)).astype(np.float32)
+            k = random.standard_normal((2, 2, n_keys, 24)).astype(np.float32)
+            found = headlight.attention(q, k, k, want=("lse", "max_logit"), causal=True)
+            received = headlight.attention_received(q, k, found.lse, last=last, causal=True)
+            scores = np.einsum("bhqd,bhkd->bhqk", q.astype(np.float64),
+                               np.repeat(k, 2, axis=1).astype(np.float64)) / np.sqrt(24)
+            hidden = np.arange(n_keys)[None, :] > n_keys - n_queries + np.arange(n_queries)[:, None]
+            scores[:, :, hidden] = -np.inf
+            most = scores.max(axis=3)
+            weights = np.exp(scores - most[..., None])
+            exact = (weights / weights.sum(axis=3, keepdims=True))[:, :, -last:].sum(axis=2)
+            np.testing.assert_allclose(found.max_logit, most, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(received, exact, rtol=1e-6, atol=1e-7)
+
+    def test_mistakes_are_named(self):
+        q = np.zeros((1, 1, 3, 4), np.float32)
+        with self.assertRaisesRegex(headlight.Error, "last is 4, wanted 0 to 3 queries"):
+            headlight.attention_received(q, q, np.zeros((1, 1, 3), np.float32), last=4)
+        with self.assertRaisesRegex(headlight.Error, "lse has shape"):
+            headlight.attention_received(q, q, np.zeros((1, 1, 4), np.float32))
+
+
 class Undefined(unittest.TestCase):
     def test_statistics_of_keys_that_a_row_does_not_see_are_nan(self):
         random = np.random.default_rng(5)

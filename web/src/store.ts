@@ -161,7 +161,7 @@ export class Store {
     }
 
     /* Something to look at when the page opens: the last head that the summary names, which is the one
-     * whose deed it tells; else the most focused one. */
+     * whose action it describes; else the most focused one. */
     private worthALook(): string[] {
         const named = this.profile?.summary.flatMap((sentence) => sentence.parts) ?? [];
         const told = named.map((part) => parseHead(part.shows)).filter((head) => head !== null);

@@ -70,7 +70,7 @@ struct decode_tile {
         n_kept    = min((kept + DECODE_KEYS - 1) / DECODE_KEYS, first);
         n_visits  = n_kept + (end + DECODE_KEYS - 1) / DECODE_KEYS - first;
 
-        whole_begin = max(1, start + p.n_queries - 1 - p.window_left); /* key 0 is apart */
+        whole_begin = max(1, hl_reach_begin(&p, start + p.n_queries - 1)); /* key 0 is apart */
         whole_end   = min(hl_reach_end(&p, key_length(p, batch), start), plain_end(p, start));
     }
 

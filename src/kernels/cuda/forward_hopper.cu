@@ -13,7 +13,8 @@ namespace headlight
 
 static hopper_level level_of(const hl_attention_result &r)
 {
-    if (r.varentropy != nullptr || r.entropy_nosink != nullptr || r.peak != nullptr)
+    if (r.varentropy != nullptr || r.entropy_nosink != nullptr || r.peak != nullptr ||
+        r.max_logit != nullptr)
         return HOPPER_ALL;
     return r.entropy != nullptr || r.renyi2 != nullptr ? HOPPER_ENTROPIES : HOPPER_NOTHING;
 }
@@ -29,6 +30,8 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
     if (p.out.data == nullptr || !tensor_map_takes(p.q) || !tensor_map_takes(p.k) ||
         !tensor_map_takes(p.v) || !tensor_map_takes(p.out))
         return "rows that do not lie on 16 bytes";
+    if (p.window_block > 0)
+        return "windows in blocks";
     if (p.softcap != 0.0f || p.alibi_slopes != nullptr || p.key_bias != nullptr ||
         !(p.scale > 0.0f))
         return "softcap, ALiBi, key bias, or a scale not above 0";

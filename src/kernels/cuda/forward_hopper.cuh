@@ -502,6 +502,8 @@ template <typename S> struct hopper_consumer {
                 rows.put_others(p, index, row);
             if (S::ALL)
                 merge_first(row);
+            if (S::ALL && writes)
+                rows.put_max_logit(p, index, row, center);
             if (p.sinks != nullptr && rows.sum[row] != 0.0f)
                 center = rows.add_sink(center, row, p.sinks[tile.head]);
             float outer = shift == center ? 1.0f : exp2f(fmaxf(shift - center, FLOOR));

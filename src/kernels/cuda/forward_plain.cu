@@ -85,6 +85,8 @@ __device__ static void write_statistics(const problem &p, const plain_row &row, 
     put(r.varentropy, row.index, s.all.varentropy());
     put(r.entropy_nosink, row.index, s.rest.entropy());
     put(r.peak, row.index, s.keys.blind() ? 0.0 : exp(s.keys.max - lse));
+    if (r.max_logit != nullptr)
+        put(r.max_logit, row.index, s.keys.blind() ? -INFINITY : isnan(lse) ? NAN : s.keys.max);
     if (r.self != nullptr)
         put(r.self, row.index, probability(p, row, q, row.position, lse));
     if (r.previous != nullptr)

@@ -99,6 +99,18 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
             p.result.entropy_nosink[index] = LN_2 * bits;
     }
 
+    /* Stores the largest score, before a learned sink moves the sums to another center. */
+    __device__ __forceinline__ void put_max_logit(const problem &p, int64_t index, int row,
+                                                  float center) const
+    {
+        float most_bits = log2f(__int_as_float(most[row]));
+
+        if (p.result.max_logit != nullptr)
+            p.result.max_logit[index] = sum[row] == 0.0f    ? -INFINITY
+                                        : isnan(sum[row]) ? NAN
+                                                          : LN_2 * (center + most_bits);
+    }
+
     /* `hidden`: the row does not see key 0; the sums of a row of NaN do not show it. */
     __device__ __forceinline__ void put(const problem &p, int64_t index, int row, float center,
                                         float first_weight, bool hidden) const

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 /* Increases when anything below, or a struct of headlight.h that it takes, changes. */
-#define HL_CUDA_INTERFACE 2
+#define HL_CUDA_INTERFACE 3
 
 typedef enum hl_cuda_kernel {
     HL_CUDA_AUTO,     /* the fastest kernel that takes the problem; if a result is wanted in a
@@ -65,6 +65,14 @@ HL_API hl_status hl_cuda_backward_host(const hl_attention_gradient *gradient,
                                        const hl_attention          *problem,
                                        const hl_attention_upstream *upstream,
                                        const hl_cuda_launch        *launch);
+
+/* The attention that each key receives (hl_attention_received), of the queries from first_query on.
+ * AUTO takes the Hopper kernel, then the portable one, then the plain one. */
+HL_API hl_status hl_cuda_received(float *received, const hl_attention *problem, const float *lse,
+                                  int64_t first_query, const hl_cuda_launch *launch);
+HL_API hl_status hl_cuda_received_host(float *received, const hl_attention *problem,
+                                       const float *lse, int64_t first_query,
+                                       const hl_cuda_launch *launch);
 
 /* The GPU as a device that runs whole models (kernels/device.h).  The table is static. */
 HL_API const hl_device_ops *hl_cuda_device(void);

@@ -96,7 +96,7 @@ static hl_status send_result(mirror &m, hl_attention_result &r, const hl_attenti
 {
     size_t  n_rows   = count_rows(a);
     float **arrays[] = { &r.lse,  &r.entropy,  &r.renyi2,   &r.varentropy, &r.entropy_nosink,
-                         &r.peak, &r.self, &r.previous, &r.first };
+                         &r.peak, &r.self, &r.previous, &r.first,      &r.max_logit };
 
     HL_CUDA_TRY(m.send_rows(r.out, a.n_batch, a.n_heads, a.n_queries, a.d_value, true));
     for (float **array : arrays)
@@ -157,5 +157,20 @@ hl_status hl_cuda_backward_host(const hl_attention_gradient *gradient,
     HL_CUDA_TRY(send_upstream(m, u, a));
     HL_CUDA_TRY(send_gradient(m, g, a));
     HL_CUDA_TRY(hl_cuda_backward(&g, &a, &u, launch));
+    return m.fetch();
+}
+
+hl_status hl_cuda_received_host(float *received, const hl_attention *attention, const float *lse,
+                                int64_t first_query, const hl_cuda_launch *launch)
+{
+    mirror       m;
+    hl_attention a = *attention;
+    size_t       n = static_cast<size_t>(a.n_batch) * a.n_heads * a.n_keys;
+
+    a.v.data = nullptr; /* not read */
+    HL_CUDA_TRY(send_problem(m, a));
+    HL_CUDA_TRY(m.send(lse, count_rows(a) * sizeof *lse, false));
+    HL_CUDA_TRY(m.send(received, n * sizeof *received, true));
+    HL_CUDA_TRY(hl_cuda_received(received, &a, lse, first_query, launch));
     return m.fetch();
 }

@@ -81,6 +81,21 @@ hl_status launch_near_keys(const problem &p, cudaStream_t stream);
 const char *segments_refuse(const problem &p, const cudaDeviceProp &device);
 hl_status   launch_segments(const problem &p, cudaStream_t stream);
 
+/* The attention that keys receive, of the queries from first_query on. */
+struct received_sums {
+    float       *received; /* (n_batch, n_heads, n_keys) */
+    const float *lse;      /* (n_batch, n_heads, n_queries) */
+    int          first_query;
+};
+
+const char *received_hopper_refuses(const problem &p, const cudaDeviceProp &device);
+const char *received_portable_refuses(const problem &p, const cudaDeviceProp &device);
+
+hl_status launch_received_hopper(const problem &p, const received_sums &sums, cudaStream_t stream);
+hl_status launch_received_portable(const problem &p, const received_sums &sums,
+                                   cudaStream_t stream);
+hl_status launch_received_plain(const problem &p, const received_sums &sums, cudaStream_t stream);
+
 /* The gradient kernels: their refusals and launches. */
 const char *backward_hopper_refuses(const problem &p, const hl_attention_gradient &gradient,
                                     const hl_attention_upstream &upstream,

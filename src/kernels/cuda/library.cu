@@ -79,8 +79,11 @@ problem describe(const hl_attention_result *result, const hl_attention *a)
     p.window_right = window((a->flags & HL_ATTENTION_WINDOW_RIGHT) != 0, a->window_right);
     if ((a->flags & HL_ATTENTION_CAUSAL) != 0)
         p.window_right = 0;
-    if (a->query_start == nullptr && p.window_left >= p.n_keys - 1) /* hides nothing */
+    if (a->query_start == nullptr && p.window_left >= p.n_keys - 1 &&
+        (a->flags & HL_ATTENTION_WINDOW_BLOCKS) == 0) /* hides nothing */
         p.window_left = WIDE_OPEN;
+    if ((a->flags & HL_ATTENTION_WINDOW_BLOCKS) != 0 && p.window_left < WIDE_OPEN)
+        p.window_block = p.window_left + 1;
     p.window_sink    = (int)std::min<int64_t>(a->window_sink, WIDE_OPEN);
     p.scale          = (float)a->scale;
     p.softcap        = (float)a->softcap;
@@ -239,4 +242,37 @@ hl_status hl_cuda_backward(const hl_attention_gradient *gradient, const hl_atten
 
     HL_CUDA_TRY(check_limits(attention));
     return launch_backward(describe(&nothing, attention), *gradient, *upstream, launch);
+}
+
+hl_status hl_cuda_received(float *received, const hl_attention *attention, const float *lse,
+                           int64_t first_query, const hl_cuda_launch *launch)
+{
+    const cudaDeviceProp     *device  = nullptr;
+    const hl_attention_result nothing = {};
+    const received_sums       sums    = { received, lse, static_cast<int>(first_query) };
+    cudaStream_t              stream  = static_cast<cudaStream_t>(launch->stream);
+
+    HL_CUDA_TRY(check_limits(attention));
+    HL_CUDA_TRY(current_device(&device));
+    problem p = describe(&nothing, attention);
+    if (p.n_batch == 0 || p.n_keys == 0)
+        return HL_OK;
+    const struct {
+        hl_cuda_kernel kernel;
+        const char    *name, *refusal;
+        hl_status (*launch)(const problem &, const received_sums &, cudaStream_t);
+    } candidates[] = {
+        { HL_CUDA_HOPPER, "Hopper", received_hopper_refuses(p, *device), launch_received_hopper },
+        { HL_CUDA_PORTABLE, "portable", received_portable_refuses(p, *device),
+          launch_received_portable },
+        { HL_CUDA_PLAIN, "plain", nullptr, launch_received_plain },
+    };
+    for (const auto &c : candidates) {
+        if (launch->kernel == c.kernel && c.refusal != nullptr)
+            return fail(HL_UNSUPPORTED, "the %s kernel does not take %s", c.name, c.refusal);
+        if (launch->kernel == c.kernel || (launch->kernel == HL_CUDA_AUTO && c.refusal == nullptr))
+            return c.launch(p, sums, stream);
+    }
+    return fail(HL_UNSUPPORTED, "received attention has no kernel of number %d",
+                static_cast<int>(launch->kernel));
 }

@@ -4,6 +4,7 @@
  *     model_products.cu   linear maps: cuBLASLt, and a kernel for few rows
  *     model_experts.cu    mixtures of experts
  *     model_rows.cu       embedding, residual sums with norms, activations, copies
+ *     model_mixers.cu     convolutions, recurrences and gates of mixers with a state
  *     model_heads.cu      RoPE's angles; q, k and v between projection and attention
  *     model_ends.cu       statistics of rows of logits; the check for non-finite values
  *     model_pick.cu       draws from rows of logits
@@ -55,8 +56,12 @@ hl_status op_embed(hl_device *device, const hl_device_embed *embed);
 hl_status op_norm(hl_device *device, const hl_device_norm *norm);
 hl_status op_angles(hl_device *device, const hl_device_angles *angles);
 hl_status op_heads(hl_device *device, const hl_device_heads *heads);
+hl_status op_gate_heads(hl_device *device, const hl_device_gate_heads *gates);
 hl_status op_activate(hl_device *device, const hl_device_activate *activate);
 hl_status op_copy_rows(hl_device *device, const hl_device_copy_rows *copy);
+hl_status op_conv(hl_device *device, const hl_device_conv *conv);
+hl_status op_scan(hl_device *device, const hl_device_scan *scan);
+hl_status op_gate(hl_device *device, const hl_device_gate *gate);
 hl_status op_cap(hl_device *device, const hl_device_cap *cap);
 hl_status op_logits(hl_device *device, const hl_device_logits *logits);
 hl_status op_pick(hl_device *device, const hl_device_pick *pick);

@@ -25,8 +25,8 @@ __global__ static void angles(const hl_device_angles a)
      * positions the difference is visible. */
     sincos(static_cast<double>(__fmul_rn(position, a.frequencies[place.batch * a.n_pairs + pair])),
            &sine, &cosine);
-    a.cosine[index] = static_cast<float>(cosine) * a.factor;
-    a.sine[index]   = static_cast<float>(sine) * a.factor;
+    a.cosine[index] = static_cast<float>(cosine) * a.factors[place.batch];
+    a.sine[index]   = static_cast<float>(sine) * a.factors[place.batch];
 }
 
 hl_status op_angles(hl_device *device, const hl_device_angles *o)
@@ -325,6 +325,44 @@ hl_status op_heads(hl_device *device, const hl_device_heads *o)
         return launch_heads<float>(device, *o);
     return o->dtype == HL_DTYPE_BF16 ? launch_heads<__nv_bfloat16>(device, *o)
                                      : launch_heads<__half>(device, *o);
+}
+
+/* ------------------------------------------------------------- gates of heads */
+
+template <typename T>
+__global__ static void gate_heads(const __grid_constant__ hl_device_gate_heads g, int64_t n_values)
+{
+    int64_t at  = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    int64_t n   = g.n_heads * g.d_head;
+    int64_t row = at / n;
+
+    if (at >= n_values)
+        return;
+    T    *x    = static_cast<T *>(g.x) + at;
+    float gate = g.gates[row / g.places.batch_rows * g.gate_stride + (at - row * n) / g.d_head];
+
+    *x = from_float<T>(to_float(*x) * gate);
+}
+
+template <typename T>
+static void launch_gates(hl_device *device, const hl_device_gate_heads &g, int64_t n)
+{
+    gate_heads<T><<<blocks_for(n, 256), 256, 0, device->stream>>>(g, n);
+}
+
+hl_status op_gate_heads(hl_device *device, const hl_device_gate_heads *o)
+{
+    int64_t n = o->places.n_batch * o->places.batch_rows * o->n_heads * o->d_head;
+
+    if (n == 0)
+        return HL_OK;
+    if (o->dtype == HL_DTYPE_F32)
+        launch_gates<float>(device, *o, n);
+    else if (o->dtype == HL_DTYPE_BF16)
+        launch_gates<__nv_bfloat16>(device, *o, n);
+    else
+        launch_gates<__half>(device, *o, n);
+    return check(cudaGetLastError(), "the gates of heads");
 }
 
 } // namespace headlight

@@ -198,6 +198,8 @@ __device__ __forceinline__ float activated(float x, hl_activation activation,
         return xielu(x, numbers);
     case HL_ACTIVATION_SIGMOID:
         return times_sigmoid<FAST>(1.0f, x);
+    case HL_ACTIVATION_SILU_SCALED:
+        return times_sigmoid<FAST>(numbers.x[1] * x, numbers.x[0] * x);
     default:
         return times_sigmoid<FAST>(x, 1.702f * x);
     }
@@ -262,6 +264,8 @@ template <typename T, int W> static auto choose_activation(hl_activation activat
         return activate<T, W, HL_ACTIVATION_XIELU>;
     case HL_ACTIVATION_SIGMOID:
         return activate<T, W, HL_ACTIVATION_SIGMOID>;
+    case HL_ACTIVATION_SILU_SCALED:
+        return activate<T, W, HL_ACTIVATION_SILU_SCALED>;
     default:
         return activate<T, W, HL_ACTIVATION_SWIGLU_CLAMPED>;
     }

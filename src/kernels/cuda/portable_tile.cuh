@@ -382,6 +382,7 @@ __device__ inline void put_not_finite(const hl_attention_result &r, int64_t inde
     put(r.self, index, seen.has(position) ? NAN : 0.0f);
     put(r.previous, index, seen.has(position - 1) ? NAN : 0.0f);
     put(r.first, index, seen.has(0) ? NAN : 0.0f);
+    put(r.max_logit, index, NAN);
     if (r.argmax != nullptr)
         r.argmax[index] = -1;
 }
@@ -399,6 +400,7 @@ __device__ inline void put_statistics(const hl_attention_result &r, int64_t inde
     put(r.varentropy, index, all.varentropy());
     put(r.entropy_nosink, index, row.state.entropy());
     put(r.peak, index, keys.blind() ? 0.0f : exp2f(keys.max - lse));
+    put(r.max_logit, index, keys.blind() ? -INFINITY : LN_2 * keys.max);
     put(r.self, index, probability(row.self));
     put(r.previous, index, probability(row.previous));
     put(r.first, index, probability(row.first));

@@ -29,6 +29,7 @@ struct problem {
     int     group; /* number of heads that share a KV head */
 
     int    window_left, window_right, window_sink; /* causal: window_right is 0 */
+    int    window_block;                           /* 0: the window moves with the row */
     float  scale;
     float  softcap; /* 0: no soft-cap */
     double exact_scale, exact_softcap;
