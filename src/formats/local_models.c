@@ -65,7 +65,7 @@ static bool any_name(const char *name, const void *context)
     return true;
 }
 
-/* A projector of images is no model. */
+/* A projector of images is not a language model. */
 static bool is_gguf(const char *name, const void *context)
 {
     (void)context;

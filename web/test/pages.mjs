@@ -149,8 +149,8 @@ async function card(browser, options) {
         await textOf(page, ".rank"),
         /^\d+(st|nd|rd|th) most focused of 64 heads; \d+\w\w in pruning order/,
     );
-    const example = page.locator(".examples button").first();
-    assert.equal(await page.locator(".examples button").count(), 3);
+    const example = page.locator(".examples li button").first();
+    assert.equal(await page.locator(".examples li button").count(), 3);
     const row = Number(/\((\d+)\) puts/.exec(await example.getAttribute("title"))[1]);
     const at = (7 * 8 + 3) * 3;
     const rows = new Float32Array(Uint8Array.from(Buffer.from(data.tokens.active.row.data, "base64")).buffer);

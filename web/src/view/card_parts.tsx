@@ -149,7 +149,11 @@ export function Send({ profile, head }: { profile: Profile; head: HeadAt }) {
     };
     return (
         <>
-            <button type="button" class="quiet" onClick={link} aria-label={copied ? undefined : `Copy a link to ${name}`}>
+            <button
+                type="button"
+                class="quiet"
+                onClick={link}
+                aria-label={copied ? undefined : `Copy a link to ${name}`}>
                 {copied ? "Copied" : "Link"}
             </button>
             <button
