@@ -347,6 +347,8 @@ static hl_status host_experts(hl_device *device, const hl_device_experts *e)
         hl_router_choose(r.chosen + row * e->n_used, r.weights + row * e->n_used, r.scores,
                          e->router + row * e->n_experts, e->correction, &e->rule, e->n_experts,
                          e->n_used);
+    for (int64_t i = 0; i < e->n_rows * e->n_used && e->expert_scale != NULL; i++)
+        r.weights[i] *= e->expert_scale[r.chosen[i]];
     for (int64_t expert = 0; expert < e->n_experts; expert++)
         HL_NEED(run_expert(device, e, &r, expert));
     host_store(e->out, e->dtype, 0, r.sum, e->n_rows * e->d_model);
@@ -567,23 +569,26 @@ static void heads_row(const hl_device *device, const hl_device_heads *h, float *
 {
     int64_t q_width = h->n_heads * h->d_head;
     int64_t k_width = h->n_kv_heads * h->d_head;
-    int64_t width   = q_width + 2 * k_width;
+    int64_t width   = q_width + (h->no_values ? 1 : 2) * k_width;
     float  *k       = x + q_width;
 
     host_load(x, h->qkv, h->dtype, row * width, width);
     finish_heads(device, h, &h->q_norm, x, h->n_heads, row);
     finish_heads(device, h, &h->k_norm, k, h->n_kv_heads, row);
-    finish_values(device, h, k + k_width);
+    if (!h->no_values)
+        finish_values(device, h, k + k_width);
     if (h->temper != 0.0f)
         temper_queries(h, x, row);
     host_store(h->qkv, h->dtype, row * width, x, width);
     cache_row(h, h->k_cache, k, row);
-    cache_row(h, h->v_cache, k + k_width, row);
+    if (!h->no_values)
+        cache_row(h, h->v_cache, k + k_width, row);
 }
 
 static hl_status host_heads(hl_device *device, const hl_device_heads *heads)
 {
-    int64_t   width  = (heads->n_heads + 2 * heads->n_kv_heads) * heads->d_head;
+    int64_t   n_kv   = heads->no_values ? heads->n_kv_heads : 2 * heads->n_kv_heads;
+    int64_t   width  = (heads->n_heads + n_kv) * heads->d_head;
     hl_status status = make_rows(device, width);
 
     if (status != HL_OK)

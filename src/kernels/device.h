@@ -100,10 +100,11 @@ typedef struct hl_device_linear {
  * An expert is down(act(gate x) * (up x)), or down(act(up x)) if it is not gated.  If the rule
  * scales inputs, the sum is that of expert(weight * x). */
 typedef struct hl_device_experts {
-    void         *out;        /* (N, D) of T, overwritten */
-    const void   *x;          /* (N, D) of T */
-    const float  *router;     /* (N, n_experts) logits */
-    const float  *correction; /* (n_experts) if the rule has one */
+    void         *out;          /* (N, D) of T, overwritten */
+    const void   *x;            /* (N, D) of T */
+    const float  *router;       /* (N, n_experts) logits */
+    const float  *correction;   /* (n_experts) if the rule has one */
+    const float  *expert_scale; /* (n_experts) multiplies the weights of chosen experts; or NULL */
     hl_router     rule;
     const void   *up;        /* (n_experts, 2 F, D) of T, gate rows before up rows; (n_experts,
                               * F, D) if not gated */
@@ -200,7 +201,7 @@ typedef struct hl_device_angles {
  *     q        *= 1 + temper log(1 + floor((position + temper_first) / temper_period))
  *
  * Then k and v go into the cache.  Row r of qkv holds H heads of q, K of k, K of v, with d values
- * each, and is also updated in place.  With K = 0 only q is there. */
+ * each, and is also updated in place.  With K = 0 only q is there; with no_values there is no v. */
 typedef struct hl_device_heads {
     void            *qkv;     /* (N, (H + 2 K) d) of T, packed */
     void            *k_cache; /* (sequences, K, S, d) of cache_dtype */
@@ -215,6 +216,7 @@ typedef struct hl_device_heads {
     hl_norm          q_norm; /* weight and bias on the device */
     hl_norm          k_norm;
     bool             norm_last;
+    bool             no_values;
     bool             v_normed; /* with the epsilon of k_norm */
     float            limit;    /* 0: none */
     float            temper;   /* 0: none */

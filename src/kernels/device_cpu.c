@@ -344,6 +344,8 @@ static hl_status experts(hl_device *device, const hl_device_experts *e)
         hl_router_choose(e->chosen + chosen, e->shares + chosen, m.scores,
                          e->router + row * e->n_experts, e->correction, &e->rule, e->n_experts,
                          e->n_used);
+        for (int64_t i = 0; i < e->n_used && e->expert_scale != NULL; i++)
+            e->shares[chosen + i] *= e->expert_scale[e->chosen[chosen + i]];
     }
     for (int64_t expert = 0; expert < e->n_experts; expert++)
         HL_NEED(add_expert(&m, expert));
@@ -537,7 +539,8 @@ static void head_rows(void *context, int64_t first, int64_t end, int member)
 {
     const job             *rows  = context;
     const hl_device_heads *h     = rows->what;
-    int64_t                width = (h->n_heads + 2 * h->n_kv_heads) * h->d_head;
+    int64_t                n_kv  = h->no_values ? h->n_kv_heads : 2 * h->n_kv_heads;
+    int64_t                width = (h->n_heads + n_kv) * h->d_head;
     (void)member;
 
     for (int64_t row = first; row < end; row++) {
@@ -549,10 +552,12 @@ static void head_rows(void *context, int64_t first, int64_t end, int member)
             continue;
         finish_heads(rows->dense, h, &h->q_norm, q, h->n_heads, row);
         finish_heads(rows->dense, h, &h->k_norm, k, h->n_kv_heads, row);
-        finish_values(rows->dense, h, v);
         if (h->temper != 0.0f)
             temper_queries(h, q, row);
         cache_row(h, h->k_cache, k, row);
+        if (h->no_values)
+            continue;
+        finish_values(rows->dense, h, v);
         cache_row(h, h->v_cache, v, row);
     }
 }

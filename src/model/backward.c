@@ -123,6 +123,17 @@ hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_c
                        "%s is an encoder (%s): it predicts no next token, so there "
                        "is no loss to take gradients of",
                        model->path, model->config->family);
+    if (model->config->d_ple > 0 || model->config->layers_scaled || model->config->experts_apart)
+        return hl_fail(
+            HL_UNSUPPORTED,
+            "%s: the layers of a %s have inputs or scales of their own, and gradients are "
+            "computed for models of attention and MLPs alone",
+            model->path, model->config->family);
+    if (model->config->latent.d_latent > 0)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: a %s has latent attention, and gradients are computed for models that "
+                       "project keys and values of each head",
+                       model->path, model->config->family);
     for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
         if (model->config->layers[layer].mixer != HL_MIXER_NONE)
             return hl_fail(HL_UNSUPPORTED,

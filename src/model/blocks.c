@@ -240,6 +240,8 @@ static hl_status run_mlp(const hl_session *session, void *out, const void *x, in
                                           .places     = *places };
 
     memcpy(activate.numbers, at->numbers, sizeof activate.numbers);
+    activate.is_sparse  = at->is_sparse;
+    activate.deviations = (float)at->deviations;
     HL_NEED(hl_device_multiply(session, d->rows.up, d->dtype, x, up, places));
     HL_NEED(hl_device_checked(d, d->ops->activate(d->device, &activate), "activation"));
     if (d->weights.layers[layer].inner_norm.weight != NULL)
@@ -255,20 +257,21 @@ hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer,
     const hl_config         *config = session->config;
     const hl_device_layer   *w      = &d->weights.layers[layer];
 
-    return (hl_device_experts){ .out        = d->rows.mlp,
-                                .router     = d->rows.router,
-                                .up         = w->experts_up.weight,
-                                .up_bias    = w->experts_up.bias,
-                                .down       = w->experts_down.weight,
-                                .down_bias  = w->experts_down.bias,
-                                .dtype      = d->dtype,
-                                .n_rows     = places->n_batch * places->batch_rows,
-                                .d_model    = config->d_model,
-                                .d_expert   = w->experts_down.n_in,
-                                .n_experts  = config->layers[layer].n_experts,
-                                .n_used     = config->n_experts_used,
-                                .rule       = config->router,
-                                .correction = w->router_correction.weight,
+    return (hl_device_experts){ .out          = d->rows.mlp,
+                                .router       = d->rows.router,
+                                .up           = w->experts_up.weight,
+                                .up_bias      = w->experts_up.bias,
+                                .down         = w->experts_down.weight,
+                                .down_bias    = w->experts_down.bias,
+                                .dtype        = d->dtype,
+                                .n_rows       = places->n_batch * places->batch_rows,
+                                .d_model      = config->d_model,
+                                .d_expert     = w->experts_down.n_in,
+                                .n_experts    = config->layers[layer].n_experts,
+                                .n_used       = config->n_experts_used,
+                                .rule         = config->router,
+                                .correction   = w->router_correction.weight,
+                                .expert_scale = w->expert_scale.weight,
                                 .is_gated =
                                     w->experts_up.n_out ==
                                     2 * w->experts_down.n_in * config->layers[layer].n_experts,
@@ -278,6 +281,57 @@ hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer,
                                 .chosen     = d->rows.chosen,
                                 .shares     = d->rows.shares,
                                 .places     = *places };
+}
+
+/* rows.normed = the stream through a norm. */
+static hl_status norm_stream(const hl_session *session, const hl_device_vector *vector)
+{
+    hl_device_norm norm = stream_norm(session);
+
+    norm.out       = session->device->rows.normed;
+    norm.out_dtype = session->device->dtype;
+    norm.norm      = hl_device_norm_of(session, vector);
+    return run_norm(session, &norm);
+}
+
+static hl_status add_rows(const hl_session *session, void *out, const void *x, int64_t n)
+{
+    const hl_device_session *d      = session->device;
+    const hl_device_places  *places = &d->inputs.places;
+
+    return hl_device_checked(
+        d,
+        d->ops->add_gated(d->device,
+                          &(hl_device_add_gated){ .out    = out,
+                                                  .x      = x,
+                                                  .dtype  = d->dtype,
+                                                  .n_rows = places->n_batch * places->batch_rows,
+                                                  .n      = n,
+                                                  .places = *places }),
+        "sum");
+}
+
+/* rows.mlp = norm(shared expert(x)) + norm(sum of experts), where router and experts read the stream
+ * through norms of their own. */
+static hl_status run_apart(const hl_session *session, int64_t layer, const void *x)
+{
+    const hl_device_session *d       = session->device;
+    const hl_device_places  *places  = &d->inputs.places;
+    const hl_device_layer   *w       = &d->weights.layers[layer];
+    hl_device_experts        experts = hl_device_experts_of(session, layer, places);
+
+    HL_NEED(run_mlp(session, d->rows.shared, x, layer, &w->shared_up, &w->shared_down));
+    HL_NEED(hl_device_norm_rows(session, d->rows.shared, d->rows.shared, d->dtype,
+                                &w->shared_post_norm, places));
+    HL_NEED(norm_stream(session, &w->router_norm));
+    HL_NEED(hl_device_multiply(session, d->rows.router, HL_DTYPE_F32, d->rows.normed, &w->router,
+                               places));
+    HL_NEED(norm_stream(session, &w->expert_norm));
+    experts.x = d->rows.normed;
+    HL_NEED(hl_device_checked(d, d->ops->experts(d->device, &experts), "experts"));
+    HL_NEED(hl_device_norm_rows(session, d->rows.mlp, d->rows.mlp, d->dtype, &w->expert_post_norm,
+                                places));
+    return add_rows(session, d->rows.mlp, d->rows.shared, session->config->d_model);
 }
 
 static hl_status run_mixture(const hl_session *session, int64_t layer, const void *x)
@@ -321,10 +375,77 @@ hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t la
         return hl_forward_attention(session, chunk, layer, input);
     if (branch == HL_BRANCH_MIXER)
         return hl_forward_mixer(session, chunk, layer, input);
+    if (session->config->layers[layer].n_experts > 0 && session->config->experts_apart)
+        return run_apart(session, layer, input);
     if (session->config->layers[layer].n_experts > 0)
         return run_mixture(session, layer, input);
     return run_mlp(session, d->rows.mlp, input, layer, &d->weights.layers[layer].up,
                    &d->weights.layers[layer].down);
+}
+
+/* x += norm(out(act(gate x) * the layer's inputs)). */
+static hl_status add_inputs(hl_session *session, int64_t layer)
+{
+    hl_device_session      *d      = session->device;
+    const hl_device_places *places = &d->inputs.places;
+    const hl_device_layer  *w      = &d->weights.layers[layer];
+    int64_t                 n_rows = places->n_batch * places->batch_rows;
+    int64_t                 n      = session->config->d_ple;
+    int64_t                 stride = session->config->n_layers * n;
+    hl_device_norm          norm   = stream_norm(session);
+    hl_device_linear        gate   = { .out        = d->rows.ple_gate,
+                                       .out_dtype  = d->dtype,
+                                       .out_stride = stride,
+                                       .x          = d->rows.normed,
+                                       .x_stride   = session->config->d_model,
+                                       .weight     = w->ple_gate.weight,
+                                       .dtype      = d->dtype,
+                                       .n_rows     = n_rows,
+                                       .n_in       = session->config->d_model,
+                                       .n_out      = n,
+                                       .places     = *places };
+    hl_device_activate      active = { .out  = d->rows.ple_active,
+                                       .gate = d->rows.ple_gate,
+                                       .up = (uint8_t *)d->rows.ple + (size_t)(layer * n) * d->size,
+                                       .x_stride   = stride,
+                                       .dtype      = d->dtype,
+                                       .activation = session->config->activation,
+                                       .n_rows     = n_rows,
+                                       .n          = n,
+                                       .places     = *places };
+
+    norm.out       = d->rows.normed;
+    norm.out_dtype = d->dtype;
+    norm.is_plain  = true;
+    HL_NEED(run_norm(session, &norm));
+    HL_NEED(hl_device_checked(d, d->ops->linear(d->device, &gate), "product"));
+    HL_NEED(hl_device_checked(d, d->ops->activate(d->device, &active), "activation"));
+    HL_NEED(hl_device_multiply(session, d->rows.branch, d->dtype, d->rows.ple_active, &w->ple_out,
+                               places));
+    HL_NEED(hl_device_norm_rows(session, d->rows.branch, d->rows.branch, d->dtype, &w->ple_norm,
+                                places));
+    d->pending[0] = d->rows.branch;
+    return HL_OK;
+}
+
+hl_status hl_block_end(hl_session *session, int64_t layer)
+{
+    const hl_device_session *d     = session->device;
+    double                   scale = session->config->layers[layer].scale;
+
+    if (session->config->d_ple > 0)
+        HL_NEED(add_inputs(session, layer));
+    if (scale == 0.0)
+        return HL_OK;
+    HL_NEED(hl_device_settle(session));
+    return hl_device_checked(
+        d,
+        d->ops->cap(d->device, &(hl_device_cap){ .x     = d->rows.x,
+                                                 .count = d->inputs.places.n_batch *
+                                                          d->inputs.places.batch_rows *
+                                                          session->config->d_model,
+                                                 .scale = (float)scale }),
+        "scale");
 }
 
 /* Does the chunk end with the attention of this layer, since nobody needs what follows? */
@@ -361,5 +482,7 @@ hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer
         }
         HL_NEED(close_group(session, layer, halves, first, end));
     }
+    if (!attention_only)
+        HL_NEED(hl_block_end(session, layer));
     return has_middle ? hl_observe_middle(session, chunk) : HL_OK;
 }

@@ -414,6 +414,8 @@ static hl_status read_layer_types(hl_config *config, const json_t *types, const 
             config->layers[i].window_blocks || strcmp(type, "sliding_attention") == 0;
         if (config->mixer.kind != HL_MIXER_NONE && is_mixer_word(type))
             hl_config_put_mixer(config, i);
+        else if (config->latent.n_top > 0 && strcmp(type, "deepseek_sparse_attention") == 0)
+            continue;
         else if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0 &&
                  strcmp(type, "attention") != 0)
             return hl_fail(HL_UNSUPPORTED,
@@ -624,7 +626,7 @@ static hl_status check_layer(const hl_config *config, int64_t index, const char 
     if (layer->d_mlp < 0 || layer->d_mlp > HL_MAX_WIDTH)
         return hl_fail(HL_BAD_INPUT, "%s: layer %lld has an MLP of %lld, wanted 0 to %lld", where,
                        (long long)index, (long long)layer->d_mlp, (long long)HL_MAX_WIDTH);
-    if (layer->n_heads > 0 && rope->n_dims > layer->d_head)
+    if (layer->n_heads > 0 && rope->n_dims > layer->d_head && config->latent.d_latent == 0)
         return hl_fail(HL_BAD_INPUT,
                        "%s: layer %lld: rope turns %lld of %lld dimensions of a head, wanted an "
                        "even number of them",
@@ -720,6 +722,25 @@ static hl_status check_mixer(const hl_config *config, const char *where)
     return HL_OK;
 }
 
+static hl_status check_latent(const hl_config *config, const char *where)
+{
+    const hl_latent_config *latent = &config->latent;
+
+    if (latent->d_latent == 0)
+        return HL_OK;
+    if (hl_latent_key_size(config) > HL_MAX_HEAD_DIM)
+        return hl_fail(HL_LIMIT, "%s: latent keys of %lld and %lld dimensions, at most %d together",
+                       where, (long long)latent->d_latent, (long long)latent->d_rope,
+                       HL_MAX_HEAD_DIM);
+    if (latent->d_rope < 2 || latent->d_rope % 2 != 0 || latent->d_nope < 1 || latent->d_value < 1)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: heads of latent attention have %lld + %lld dimensions of keys and %lld "
+                       "of values, wanted 1 or more, and an even number that is rotated",
+                       where, (long long)latent->d_nope, (long long)latent->d_rope,
+                       (long long)latent->d_value);
+    return HL_OK;
+}
+
 static hl_status check_scales(const hl_config *config, const char *where)
 {
     const struct {
@@ -765,6 +786,7 @@ static hl_status check_config(const hl_config *config, const char *where)
         return hl_fail(HL_BAD_INPUT, "%s: no layer has an attention head", where);
     HL_NEED(check_experts(config, where));
     HL_NEED(check_mixer(config, where));
+    HL_NEED(check_latent(config, where));
     HL_NEED(check_scales(config, where));
     for (int64_t i = 0; i < config->n_layers; i++)
         HL_NEED(check_layer(config, i, where));

@@ -78,6 +78,7 @@ enum {
     HL_BIAS_MIX_IN  = 1 << 9, /* and both projections       */
     HL_BIAS_MIX_OUT = 1 << 10,
     HL_BIAS_SHARED  = 1 << 11, /* the expert that every row uses */
+    HL_BIAS_INDEX   = 1 << 12, /* the norm of an indexer's keys */
 };
 
 /* ----------------------------------------------------------------- mixers */
@@ -125,6 +126,30 @@ typedef struct hl_mixer_config {
     double   out_factor;              /* of the branch's result */
 } hl_mixer_config;
 
+/* -------------------------------------------------------- latent attention */
+
+/* Keys and values of all heads are linear maps of one row per position, which is what the cache
+ * holds: a latent c, and a part k_rope of the key that is rotated.  With u = n(x), head h has
+ *
+ *     q_h = (nope, rope) = Q_h norm(A u), or Q_h u        k_h = (K_h c, k_rope)        v_h = V_h c
+ *
+ * and c = norm(C u).  As  nope . K_h c = K_h' nope . c,  attention runs on the latents themselves:
+ * one key (k_rope, c) for all heads, whose second part is also the value, queries (rope, K_h' nope),
+ * and V_h follows the softmax. */
+typedef struct hl_latent_config {
+    int64_t d_latent; /* of c; 0: ordinary attention */
+    int64_t d_rope;
+    int64_t d_nope;
+    int64_t d_value;
+    int64_t d_query; /* rank of A; 0: none */
+    /* The indexer of sparse attention: a row sees the n_top keys with the largest
+     *     sum over its heads of  weight_h relu(q_h . k)
+     * with one key per position; 0: all keys. */
+    int64_t n_top;
+    int64_t n_index_heads;
+    int64_t d_index;
+} hl_latent_config;
+
 /* ------------------------------------------------------------------- rope */
 
 typedef enum hl_rope_kind {
@@ -134,7 +159,8 @@ typedef enum hl_rope_kind {
     HL_ROPE_LLAMA3,
     HL_ROPE_YARN,
     HL_ROPE_LONGROPE,
-    HL_ROPE_FACTORS, /* short_factors divide the frequencies (GGUF's rope_freqs) */
+    HL_ROPE_PROPORTIONAL, /* a share of the pairs turns, the others do not */
+    HL_ROPE_FACTORS,      /* short_factors divide the frequencies (GGUF's rope_freqs) */
 } hl_rope_kind;
 
 /* rope.h turns this into frequencies. */
@@ -144,6 +170,7 @@ typedef struct hl_rope {
     int64_t      n_dims;      /* number of dimensions of a head that are rotated: the first ones */
     double       base;        /* theta */
     double       factor;
+    double       share;           /* proportional: of the pairs that turn */
     double       alpha;           /* the base is multiplied by alpha^(n / (n - 2)); 0: not */
     double       low_freq_factor; /* llama3 */
     double       high_freq_factor;
@@ -151,6 +178,7 @@ typedef struct hl_rope {
     double       beta_slow;
     bool         untruncated;      /* yarn: the ramp's ends are not rounded         */
     double       attention_factor; /* multiplies cos and sin; always filled in      */
+    double       mscale_all;       /* yarn, latent attention: the scores' scale has a part of it */
     double       long_factor;      /* longrope: attention_factor beyond original_n_ctx */
     int64_t      original_n_ctx;   /* context length in training; n_ctx for dynamic */
     int64_t      n_factors;        /* entries of the two lists of factors: n_dims/2, or 0 */
@@ -183,7 +211,11 @@ typedef struct hl_layer_config {
     hl_rope_choice rope;
     hl_head_norm   qk_norm;
     double         attn_scale; /* multiplies q.k */
-    double         temper;     /* q *= 1 + temper log(1 + floor((position + temper_first) /
+    double         scale;      /* of the stream after the layer; 0: not */
+    double         deviations; /* if is_sparse: of the gate, values above mean + this times their
+                                * standard deviation are kept, and reduced by it */
+    bool           is_sparse;
+    double         temper; /* q *= 1 + temper log(1 + floor((position + temper_first) /
                                 * temper_period)), after RoPE; 0: not */
     float          numbers[HL_ACTIVATION_NUMBERS]; /* of the activation */
     /* Layer whose keys and values it uses: its own, or an earlier one.  An encoder keeps no keys
@@ -233,6 +265,12 @@ typedef struct hl_config {
     bool        embed_norm;
     double      embed_scale;
 
+    /* Per-layer inputs: with e = norm(W embedding) + table[token], each layer's d_ple of them,
+     * a layer ends with  x += norm(out(act(gate x) * e)). */
+    int64_t d_ple; /* 0: none */
+    int64_t d_ple_vocab;
+    bool    layers_scaled;
+
     /* Blocks. */
     hl_norm_kind  norm;
     hl_norm_place norm_place;
@@ -261,16 +299,19 @@ typedef struct hl_config {
     bool          gated;            /* act(gate x) * (up x), else act(up x) */
     uint32_t      biases;           /* HL_BIAS_... */
 
-    hl_mixer_config mixer; /* of layers that have one */
+    hl_mixer_config  mixer; /* of layers that have one */
+    hl_latent_config latent;
 
     /* Mixture of experts. */
     int64_t   n_experts; /* number of experts; 0: no mixture */
     int64_t   n_experts_used;
     int64_t   d_expert;
-    int64_t   n_shared;     /* number of experts that are always used, stored as one */
-    int64_t   d_shared;     /* size of all shared experts together; 0: there are none */
-    bool      shared_gated; /* the shared experts have a sigmoid of a logit as weight; else 1 */
-    int64_t   n_dense;      /* number of first layers without experts */
+    int64_t   n_shared;      /* number of experts that are always used, stored as one */
+    int64_t   d_shared;      /* size of all shared experts together; 0: there are none */
+    bool      shared_gated;  /* the shared experts have a sigmoid of a logit as weight; else 1 */
+    bool      experts_apart; /* router and experts read the stream through norms of their own, and
+                              * each result has a norm before both are added */
+    int64_t   n_dense;       /* number of first layers without experts */
     hl_router router;
     bool      mxfp4; /* experts stored as blocks and scales */
 
@@ -300,6 +341,12 @@ static inline int64_t hl_config_own_kv_heads(const hl_config *config, int64_t la
     const hl_layer_config *at = &config->layers[layer];
 
     return config->is_encoder || at->kv_layer == layer ? at->n_kv_heads : 0;
+}
+
+/* The size of a cached row of latent attention. */
+static inline int64_t hl_latent_key_size(const hl_config *config)
+{
+    return config->latent.d_rope + config->latent.d_latent;
 }
 
 /* The context length: `asked`, or the default where it is 0 (headlight/model.h). */

@@ -124,12 +124,14 @@ extern const hl_family hl_family_apertus, hl_family_arcee, hl_family_bert, hl_fa
     hl_family_gpt_bigcode, hl_family_gpt_neo, hl_family_gpt_neox, hl_family_gpt_oss, hl_family_gptj,
     hl_family_granite, hl_family_granitemoe, hl_family_helium, hl_family_hunyuan_v1_dense,
     hl_family_hunyuan_v1_moe, hl_family_phimoe, hl_family_bitnet, hl_family_xglm,
-    hl_family_llama4_text, hl_family_lfm2, hl_family_lfm2_moe, hl_family_llama,
-    hl_family_minimax_m2, hl_family_ministral3, hl_family_mistral, hl_family_mixtral,
-    hl_family_modernbert, hl_family_mpt, hl_family_nemotron, hl_family_olmo, hl_family_olmo2,
-    hl_family_olmo3, hl_family_olmoe, hl_family_opt, hl_family_phi, hl_family_phi3, hl_family_qwen2,
-    hl_family_qwen2_moe, hl_family_qwen3, hl_family_qwen3_moe, hl_family_roberta,
-    hl_family_seed_oss, hl_family_smollm3, hl_family_stablelm, hl_family_starcoder2;
+    hl_family_llama4_text, hl_family_gemma4, hl_family_deepseek_v2, hl_family_deepseek_v3,
+    hl_family_deepseek_v32, hl_family_glm4_moe_lite, hl_family_mistral4, hl_family_lfm2,
+    hl_family_lfm2_moe, hl_family_llama, hl_family_minimax_m2, hl_family_ministral3,
+    hl_family_mistral, hl_family_mixtral, hl_family_modernbert, hl_family_mpt, hl_family_nemotron,
+    hl_family_olmo, hl_family_olmo2, hl_family_olmo3, hl_family_olmoe, hl_family_opt, hl_family_phi,
+    hl_family_phi3, hl_family_qwen2, hl_family_qwen2_moe, hl_family_qwen3, hl_family_qwen3_moe,
+    hl_family_roberta, hl_family_seed_oss, hl_family_smollm3, hl_family_stablelm,
+    hl_family_starcoder2;
 /* Families with mixers (family_hybrid.c, family_qwen.c). */
 extern const hl_family hl_family_bamba, hl_family_falcon_h1, hl_family_granitemoehybrid,
     hl_family_jamba, hl_family_nemotron_h, hl_family_qwen3_5, hl_family_qwen3_5_moe,

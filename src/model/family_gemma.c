@@ -1,9 +1,11 @@
-/* family_gemma.c - Gemma, Gemma 2, Gemma 3.
+/* family_gemma.c - Gemma, Gemma 2, Gemma 3, Gemma 4.
  *
  * Norm weights are stored as their distance from 1 (llama.cpp's converter adds the 1), embeddings
  * are multiplied by sqrt(d_model), and the scale of the scores has its own field.  From Gemma 2 on,
  * every branch has a norm before and after it. */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "model/family.h"
@@ -121,4 +123,212 @@ const hl_family hl_family_gemma3 = {
     .fields   = gemma2_fields,
     .describe = describe_gemma2,
     .tensors  = { gemma2_tensors, hl_llama_tensors },
+};
+
+/* ---------------------------------------------------------------------------------------- gemma4 */
+
+/* Norms are stored as they are.  Full and windowed layers have heads of different widths, and full
+ * ones may have other KV heads, or none of their own for values; the last layers use the keys and
+ * values of earlier ones.  Some models add per-layer inputs, others experts beside the MLP. */
+static const hl_family_tensor gemma4_tensors[] = {
+    { HL_ROLE_PLE_EMBED, "embed_tokens_per_layer", 0 },
+    { HL_ROLE_PLE_IN, "per_layer_model_projection", 0 },
+    { HL_ROLE_PLE_IN_NORM, "per_layer_projection_norm", 0 },
+    { HL_ROLE_ATTN_V, "layers.*.self_attn.v_proj|layers.*.self_attn.k_proj", 0 },
+    { HL_ROLE_ATTN_POST_NORM, "layers.*.post_attention_layernorm", 0 },
+    { HL_ROLE_MLP_NORM, "layers.*.pre_feedforward_layernorm", 0 },
+    { HL_ROLE_SHARED_GATE, "layers.*.mlp.gate_proj", 0 },
+    { HL_ROLE_SHARED_UP, "layers.*.mlp.up_proj", 0 },
+    { HL_ROLE_SHARED_DOWN, "layers.*.mlp.down_proj", 0 },
+    { HL_ROLE_SHARED_POST_NORM, "layers.*.post_feedforward_layernorm_1", 0 },
+    { HL_ROLE_ROUTER, "layers.*.router.proj", 0 },
+    { HL_ROLE_ROUTER_NORM, "layers.*.router.scale", HL_STORED_BARE },
+    { HL_ROLE_EXPERT_SCALE, "layers.*.router.per_expert_scale", HL_STORED_BARE },
+    { HL_ROLE_EXPERT_NORM, "layers.*.pre_feedforward_layernorm_2", 0 },
+    { HL_ROLE_EXPERT_GATE_UP, "layers.*.experts.gate_up_proj", HL_STORED_BARE },
+    { HL_ROLE_EXPERT_DOWN, "layers.*.experts.down_proj", HL_STORED_BARE },
+    { HL_ROLE_EXPERT_POST_NORM, "layers.*.post_feedforward_layernorm_2", 0 },
+    { HL_ROLE_MLP_POST_NORM, "layers.*.post_feedforward_layernorm", 0 },
+    { HL_ROLE_PLE_GATE, "layers.*.per_layer_input_gate", 0 },
+    { HL_ROLE_PLE_OUT, "layers.*.per_layer_projection", 0 },
+    { HL_ROLE_PLE_NORM, "layers.*.post_per_layer_input_norm", 0 },
+    { HL_ROLE_LAYER_SCALE, "layers.*.layer_scalar", HL_STORED_BARE },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_family_tensor gemma4_gguf_tensors[] = {
+    { HL_ROLE_PLE_EMBED, "per_layer_token_embd", 0 },
+    { HL_ROLE_PLE_IN, "per_layer_model_proj", 0 },
+    { HL_ROLE_PLE_IN_NORM, "per_layer_proj_norm", 0 },
+    { HL_ROLE_ATTN_V, "blk.*.attn_v|blk.*.attn_k", 0 },
+    { HL_ROLE_SHARED_GATE, "blk.*.ffn_gate", 0 },
+    { HL_ROLE_SHARED_UP, "blk.*.ffn_up", 0 },
+    { HL_ROLE_SHARED_DOWN, "blk.*.ffn_down", 0 },
+    { HL_ROLE_SHARED_POST_NORM, "blk.*.post_ffw_norm_1", 0 },
+    { HL_ROLE_ROUTER_NORM, "blk.*.ffn_gate_inp.scale", HL_STORED_BARE },
+    { HL_ROLE_EXPERT_SCALE, "blk.*.ffn_down_exps.scale", HL_STORED_BARE },
+    { HL_ROLE_EXPERT_NORM, "blk.*.pre_ffw_norm_2", 0 },
+    { HL_ROLE_EXPERT_GATE_UP, "blk.*.ffn_gate_up_exps", 0 },
+    { HL_ROLE_EXPERT_POST_NORM, "blk.*.post_ffw_norm_2", 0 },
+    { HL_ROLE_PLE_GATE, "blk.*.inp_gate", 0 },
+    { HL_ROLE_PLE_OUT, "blk.*.proj", 0 },
+    { HL_ROLE_PLE_NORM, "blk.*.post_norm", 0 },
+    { HL_ROLE_LAYER_SCALE, "blk.*.layer_output_scale", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+#define GEMMA4_FIELDS                                                                              \
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },                                \
+        { "final_logit_softcapping", "final_logit_softcapping",                                    \
+          HL_DOUBLE_OR_NULL(logit_softcap) },                                                      \
+        { "sliding_window", "attention.sliding_window",                                            \
+          HL_INT_OR_NULL(window, 0, HL_MAX_CONTEXT) },                                             \
+        { NULL, "rope.freq_base_swa", HL_DOUBLE(ropes[HL_ROPE_LOCAL].base) },                      \
+        { "hidden_size_per_layer_input", "embedding_length_per_layer_input",                       \
+          HL_INT_OR_NULL(d_ple, 0, HL_MAX_WIDTH / HL_MAX_LAYERS) },                                \
+    {                                                                                              \
+        "vocab_size_per_layer_input", NULL, HL_INT(d_ple_vocab, 1, HL_MAX_VOCAB)                   \
+    }
+
+static const hl_field gemma4_fields[] = {
+    GEMMA4_FIELDS,
+    { "num_experts", "expert_count", HL_INT_OR_NULL(n_experts, 0, HL_MAX_EXPERTS) },
+    { "top_k_experts", "expert_used_count", HL_INT_OR_NULL(n_experts_used, 0, HL_MAX_EXPERTS) },
+    { "moe_intermediate_size", "expert_feed_forward_length",
+      HL_INT_OR_NULL(d_expert, 0, HL_MAX_WIDTH) },
+    { 0 },
+};
+
+/* The table of per-layer inputs has a row for every token. */
+static hl_status describe_inputs(hl_config *config, const hl_fields *fields)
+{
+    int64_t rows = hl_fields_tensor_size(fields, "per_layer_token_embd.weight", 0);
+
+    if (rows > 0 && rows <= HL_MAX_VOCAB)
+        config->d_ple_vocab = rows;
+    if (config->d_ple_vocab == 0)
+        config->d_ple_vocab = config->d_vocab;
+    if (config->d_ple > 0 && config->d_ple_vocab < config->d_vocab)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: 'vocab_size_per_layer_input' is %lld, wanted at least the vocabulary's "
+                       "%lld",
+                       fields->where, (long long)config->d_ple_vocab, (long long)config->d_vocab);
+    config->embed_scale = sqrt((double)config->d_model);
+    return HL_OK;
+}
+
+/* What per_layer_config says of the first layer that sees everything. */
+static const json_t *find_full_layer(const hl_config *config, const hl_fields *fields)
+{
+    const json_t *types = json_object_get(fields->object, "layer_types");
+    const json_t *table = json_object_get(fields->object, "per_layer_config");
+    char          key[32];
+
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, (size_t)i));
+
+        if (type == NULL || strcmp(type, "full_attention") != 0)
+            continue;
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        if (json_object_get(table, key) == NULL)
+            snprintf(key, sizeof key, "%02lld", (long long)i);
+        return json_object_get(table, key);
+    }
+    return NULL;
+}
+
+/* The width of heads in layers that see everything. */
+static hl_status read_global_width(int64_t *out, const hl_config *config, const hl_fields *fields)
+{
+    const json_t *full   = find_full_layer(config, fields);
+    hl_fields     nested = { .where = fields->where, .object = full, .outer = full };
+
+    *out = config->d_head;
+    HL_NEED(
+        hl_fields_int(out, fields, "global_head_dim", "attention.key_length", 1, HL_MAX_HEAD_DIM));
+    return full != NULL ? hl_fields_int(out, &nested, "head_dim", NULL, 1, HL_MAX_HEAD_DIM) : HL_OK;
+}
+
+static hl_status describe_gemma4(hl_config *config, const hl_fields *fields)
+{
+    const json_t *both  = json_object_get(fields->object, "use_bidirectional_attention");
+    hl_rope      *main  = &config->ropes[HL_ROPE_MAIN];
+    hl_rope      *local = &config->ropes[HL_ROPE_LOCAL];
+
+    if (json_is_true(both) || (json_is_string(both) && strcmp(json_string_value(both), "all") == 0))
+        return hl_fail(HL_UNSUPPORTED, "%s: 'use_bidirectional_attention' is not supported",
+                       fields->where);
+    HL_NEED(read_global_width(&main->n_dims, config, fields));
+    HL_NEED(hl_fields_int(&config->d_head, fields, NULL, "attention.key_length_swa", 1,
+                          HL_MAX_HEAD_DIM));
+    local->n_dims = config->d_head;
+    if (config->n_experts > 0) {
+        config->experts_apart = true;
+        config->d_shared      = config->d_mlp;
+    }
+    return describe_inputs(config, fields);
+}
+
+/* Layers that use the keys and values of the last one of their kind that has its own. */
+static hl_status share_keys(hl_config *config, const hl_fields *fields)
+{
+    int64_t n_shared = 0;
+
+    HL_NEED(hl_fields_int(&n_shared, fields, "num_kv_shared_layers", "attention.shared_kv_layers",
+                          0, HL_MAX_LAYERS));
+    if (n_shared >= config->n_layers)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld of %lld layers use the keys of others",
+                       fields->where, (long long)n_shared, (long long)config->n_layers);
+    for (int64_t i = config->n_layers - n_shared; i < config->n_layers; i++) {
+        int64_t source = config->n_layers - n_shared - 1;
+
+        while (source >= 0 && config->layers[source].is_local != config->layers[i].is_local)
+            source--;
+        if (source < 0)
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: layer %lld has no earlier layer of its kind with keys",
+                           fields->where, (long long)i);
+        config->layers[i].kv_layer = source;
+    }
+    return HL_OK;
+}
+
+static hl_status layers_gemma4(hl_config *config, const hl_fields *fields)
+{
+    bool    wide     = false;
+    int64_t n_global = 0;
+
+    HL_NEED(hl_fields_bool(&wide, fields, "use_double_wide_mlp", NULL));
+    HL_NEED(hl_fields_int(&n_global, fields, "num_global_key_value_heads", NULL, 0, HL_MAX_HEADS));
+    HL_NEED(share_keys(config, fields));
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        hl_layer_config *layer = &config->layers[i];
+
+        if (!layer->is_local) {
+            layer->d_head = config->ropes[HL_ROPE_MAIN].n_dims;
+            if (n_global > 0)
+                layer->n_kv_heads = n_global;
+        }
+        if (layer->kv_layer != i && wide)
+            layer->d_mlp = 2 * config->d_mlp;
+    }
+    return HL_OK;
+}
+
+const hl_family hl_family_gemma4 = {
+    .name          = "gemma4",
+    .model_types   = "gemma4_text|gemma4",
+    .architectures = "gemma4",
+    .prefixes      = "model.|",
+    .defaults      = { GEMMA_DEFAULTS,
+                       .ropes      = { [HL_ROPE_MAIN]  = { .base = 1e6 },
+                                       [HL_ROPE_LOCAL] = { .base = 10000 } },
+                       .norm_place = HL_NORM_SANDWICH, .qk_norm = HL_HEAD_NORM_SHARED, .v_normed = true,
+                       .attn_scale = 1.0, .window = 512, .window_period = 6, .layers_scaled = true,
+                       .router = { .normed = true } },
+    .fields        = gemma4_fields,
+    .describe      = describe_gemma4,
+    .layers        = layers_gemma4,
+    .tensors       = { gemma4_tensors, hl_llama_tensors },
+    .gguf          = { gemma4_gguf_tensors },
 };

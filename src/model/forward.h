@@ -7,6 +7,7 @@
  *     forward_inputs.c     what a chunk reads besides weights and cache
  *     blocks.c             a block: its halves, their norms, MLPs and experts
  *     forward_attention.c  the attention branch, whole rows of it
+ *     forward_latent.c     latent attention: what comes before and after the operator
  *     forward_mixer.c      branches with a state, and the states of sequences
  *     forward_ends.c       embedding; final norm, logits, lens and losses; draws
  *     observer.c           what is reported of a layer, and to whom
@@ -62,8 +63,21 @@ typedef struct hl_device_mixer {
     hl_device_vector dt_norm, k_norm, q_norm;
 } hl_device_mixer;
 
+/* The weights of latent attention. */
+typedef struct hl_device_latent {
+    hl_device_map    query; /* A */
+    hl_device_vector query_norm;
+    hl_device_map    q;
+    hl_device_map    rope;
+    hl_device_map    latent;
+    hl_device_vector norm;
+    hl_device_map   *k; /* (H) transposed, and v: on the host, by head */
+    hl_device_map   *v;
+} hl_device_latent;
+
 typedef struct hl_device_layer {
     hl_device_mixer  mixer;
+    hl_device_latent latent;
     hl_device_map    qkv;
     hl_device_map    attn_gate;
     hl_device_vector z_norm;
@@ -81,6 +95,9 @@ typedef struct hl_device_layer {
     hl_device_vector q_norm, k_norm;
     hl_device_vector sinks;
     hl_device_vector router_correction;
+    hl_device_vector router_norm, expert_scale, expert_norm, expert_post_norm, shared_post_norm;
+    hl_device_map    ple_gate, ple_out;
+    hl_device_vector ple_norm;
 } hl_device_layer;
 
 /* The vector of a role, which must be one of the norms of a block. */
@@ -95,6 +112,8 @@ static inline const hl_device_vector *hl_device_norm_role(const hl_device_layer 
 
 typedef struct hl_device_weights {
     hl_device_layer *layers; /* (n_layers) on the host */
+    hl_device_map    ple_embed, ple_in;
+    hl_device_vector ple_in_norm;
     hl_device_map    embed, embed_in, position, token_type, embed_out, head_dense, lm_head;
     hl_device_vector embed_norm, final_norm, head_norm;
     float           *alibi_slopes; /* (H) or NULL */
@@ -151,16 +170,24 @@ typedef struct hl_device_lane {
 
 /* Rows of the chunk, on the device. */
 typedef struct hl_device_rows {
-    float   *x;        /* (N, D) the residual stream */
-    void    *normed;   /* (N, D) of T */
-    void    *branch;   /* (N, D) output of attention */
-    void    *mlp;      /* (N, D) output of the MLP */
-    void    *qkv;      /* (N, (H + 2 K) d) */
-    void    *z;        /* (N, H d) */
-    void    *gate;     /* (N, H d) of gated attention, before its sigmoid */
-    void    *z_normed; /* (N, H d) what ATTN_O reads, where a norm stands before it */
-    void    *mix_in;   /* (N, width of the mixers' first projection) */
-    void    *mix;      /* (N, channels) after the convolution */
+    float   *x;          /* (N, D) the residual stream */
+    void    *normed;     /* (N, D) of T */
+    void    *branch;     /* (N, D) output of attention */
+    void    *mlp;        /* (N, D) output of the MLP */
+    void    *qkv;        /* (N, (H + 2 K) d) */
+    void    *z;          /* (N, H d) */
+    void    *gate;       /* (N, H d) of gated attention, before its sigmoid */
+    void    *ple;        /* (N, n_layers d_ple) per-layer inputs */
+    void    *ple_gate;   /* the same size: what is added to them, then gates of a layer */
+    void    *ple_active; /* (N, d_ple) */
+    void    *query;      /* of latent attention: (N, d_query) what Q_h reads */
+    void    *heads;      /* (N, H, d_nope + d_rope) queries before they are absorbed */
+    void    *compressed; /* (N, d_latent or d_rope) */
+    void    *latent;     /* (N, d_rope + d_latent) the key */
+    void    *latent_z;   /* (N, H, d_latent) what attention returns */
+    void    *z_normed;   /* (N, H d) what ATTN_O reads, where a norm stands before it */
+    void    *mix_in;     /* (N, width of the mixers' first projection) */
+    void    *mix;        /* (N, channels) after the convolution */
     void    *mix_dt; /* (N, d_step + 2 d_state) of MAMBA, and after it (N, the same) after norms */
     void    *mix_step; /* (N, channels) dt of MAMBA */
     void    *mixed;    /* (N, inner width) what the mixers' last projection reads */
@@ -314,6 +341,8 @@ hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer
 /* Computes rows.branch or rows.mlp from a branch's `input`, (N, D) of the compute type. */
 hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t layer,
                           hl_branch branch, const void *input);
+/* Ends a layer that has per-layer inputs or a scale. */
+hl_status hl_block_end(hl_session *session, int64_t layer);
 /* out (n_rows, n_out) = x W' + b; out of out_dtype, both packed. */
 hl_status         hl_device_multiply(const hl_session *session, void *out, hl_dtype out_dtype,
                                      const void *x, const hl_device_map *map,
@@ -334,6 +363,10 @@ hl_status hl_device_settle(const hl_session *session);
 /* forward_attention.c: rows.branch = A(input). */
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const void *input);
+/* forward_latent.c: rows.qkv and the cached key from a branch's input, before attention; rows.z from
+ * rows.latent_z, after it. */
+hl_status hl_latent_make(const hl_session *session, int64_t layer, const void *input);
+hl_status hl_latent_finish(const hl_session *session, int64_t layer);
 /* forward_mixer.c: the result of a mixer, M(input): rows.branch, or rows.mlp in a layer that also
  * attends. */
 hl_status hl_forward_mixer(hl_session *session, const hl_chunk *chunk, int64_t layer,

@@ -83,6 +83,35 @@ static void set_masks(hl_attention *problem, const hl_session *session,
     }
 }
 
+/* Latent attention: all heads share a key, and its second part is the value. */
+static void share_latent(hl_attention *problem, const hl_session *session, const hl_chunk *chunk,
+                         int64_t layer, int64_t first)
+{
+    const hl_device_session *d      = session->device;
+    const hl_latent_config  *latent = &session->config->latent;
+    int64_t                  d_key  = hl_latent_key_size(session->config);
+    int64_t                  width  = problem->n_heads * d_key;
+    int64_t                  kept   = session->options.n_ctx * d_key;
+    size_t                   size   = hl_dtype_bits(d->cache_dtype) / 8;
+
+    problem->n_kv_heads = 1;
+    problem->d_head     = d_key;
+    problem->d_value    = latent->d_latent;
+    problem->q = (hl_rows){ .data  = offset(d->rows.qkv, first * chunk->n_rows * width, d->size),
+                            .dtype = d->dtype,
+                            .batch_stride = chunk->n_rows * width,
+                            .head_stride  = d_key,
+                            .row_stride   = width };
+    problem->k = (hl_rows){ .data         = offset(cache_of(session, layer)->k,
+                                                   chunk->sequences[first] * kept, size),
+                            .dtype        = d->cache_dtype,
+                            .batch_stride = kept,
+                            .head_stride  = kept,
+                            .row_stride   = d_key };
+    problem->v = problem->k;
+    problem->v.data = offset(problem->k.data, latent->d_rope, size);
+}
+
 hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer,
                                 int64_t first, int64_t n)
 {
@@ -126,6 +155,8 @@ hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk
 
     problem.v      = problem.k;
     problem.v.data = offset(cache_of(session, layer)->v, cached, size);
+    if (config->latent.d_latent > 0)
+        share_latent(&problem, session, chunk, layer, first);
     if (inputs->gates != NULL && !config->inner_norms)
         problem.gates = inputs->gates +
                         (inputs->gates_differ ? first : 0) * config->n_layers * config->n_heads +
@@ -240,7 +271,14 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
     int64_t            n_parts = 0;
     int64_t            n       = 0;
 
-    HL_NEED(make_heads(session, layer, input));
+    bool  is_latent = session->config->latent.d_latent > 0;
+    void *z         = is_latent ? d->rows.latent_z : d->rows.z;
+
+    if (is_latent) {
+        d_head = session->config->latent.d_latent;
+        width  = n_heads * d_head;
+    }
+    HL_NEED(is_latent ? hl_latent_make(session, layer, input) : make_heads(session, layer, input));
     for (int64_t first = 0; first < chunk->n_batch; first += n) {
         hl_device_attention *part = &d->parts[n_parts++];
 
@@ -251,7 +289,7 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
         part->result = hl_attention_result_from(
             &d->watch.statistics, first * n_heads * chunk->n_rows, part->problem.n_segments);
         part->result.out = (hl_rows){
-            .data         = offset(d->rows.z, first * chunk->n_rows * width, d->size),
+            .data         = offset(z, first * chunk->n_rows * width, d->size),
             .dtype        = d->dtype,
             .batch_stride = chunk->n_rows * width,
             .head_stride  = d_head,
@@ -259,6 +297,8 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
         };
     }
     HL_NEED(hl_device_checked(d, d->ops->attention(d->device, d->parts, n_parts), "attention"));
+    if (is_latent)
+        HL_NEED(hl_latent_finish(session, layer));
     HL_NEED(gate_heads(session, layer, input));
     HL_NEED(scale_rows(session, d->rows.z, width, session->config->attn_in_factor));
     if (session->config->inner_norms)

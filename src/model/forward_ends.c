@@ -8,6 +8,7 @@
  * Most models lack most of these parts.  An encoder's head is W norm(act(dense x)).  Logits are
  * computed for d->logit_rows rows at a time: those of a whole chunk would be larger than the
  * model. */
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -20,6 +21,61 @@
 static hl_status embed(const hl_device_session *d, const hl_device_embed *embed)
 {
     return hl_device_checked(d, d->ops->embed(d->device, embed), "embedding");
+}
+
+/* rows.ple = (norm(W x) + table[token] sqrt(d_ple)) / sqrt(2), for each layer its part.  The norm is
+ * of W x / sqrt(d_model), which its epsilon makes good. */
+static hl_status embed_inputs(hl_session *session)
+{
+    hl_device_session       *d      = session->device;
+    const hl_config         *config = session->config;
+    const hl_device_weights *w      = &d->weights;
+    const hl_device_places  *places = &d->inputs.places;
+    int64_t                  n_rows = places->n_batch * places->batch_rows;
+    int64_t                  n      = config->n_layers * config->d_ple;
+    int64_t                  parts  = n_rows * config->n_layers;
+    hl_device_embed          table  = { .out       = d->rows.ple,
+                                        .out_dtype = d->dtype,
+                                        .table     = w->ple_embed.weight,
+                                        .tokens    = d->inputs.tokens,
+                                        .scale     = (float)sqrt((double)config->d_ple / 2.0),
+                                        .types     = d->inputs.types,
+                                        .dtype     = d->dtype,
+                                        .n         = n,
+                                        .places    = *places };
+    hl_device_norm           plain  = { .out       = d->rows.normed,
+                                        .out_dtype = d->dtype,
+                                        .x         = d->rows.x,
+                                        .dtype     = d->dtype,
+                                        .is_plain  = true,
+                                        .n_rows    = n_rows,
+                                        .n         = config->d_model,
+                                        .places    = *places };
+    hl_device_norm           norm   = { .out       = d->rows.ple_gate,
+                                        .out_dtype = d->dtype,
+                                        .x         = d->rows.ple_gate,
+                                        .x_dtype   = d->dtype,
+                                        .dtype     = d->dtype,
+                                        .norm      = hl_device_norm_of(session, &w->ple_in_norm),
+                                        .n_rows    = parts,
+                                        .n         = config->d_ple,
+                                        .places = { .n_batch = 1, .batch_rows = parts, .lengths = &parts } };
+
+    norm.norm.eps = (float)(config->norm_eps * (double)config->d_model);
+    HL_NEED(embed(d, &table));
+    HL_NEED(hl_device_checked(d, d->ops->norm(d->device, &plain), "norm"));
+    HL_NEED(hl_device_multiply(session, d->rows.ple_gate, d->dtype, d->rows.normed, &w->ple_in,
+                               places));
+    HL_NEED(hl_device_checked(d, d->ops->norm(d->device, &norm), "norm"));
+    return hl_device_checked(
+        d,
+        d->ops->add_gated(d->device, &(hl_device_add_gated){ .out    = d->rows.ple,
+                                                             .x      = d->rows.ple_gate,
+                                                             .dtype  = d->dtype,
+                                                             .n_rows = n_rows,
+                                                             .n      = n,
+                                                             .places = *places }),
+        "sum");
 }
 
 hl_status hl_forward_embed(hl_session *session, const hl_chunk *chunk)
@@ -56,7 +112,7 @@ hl_status hl_forward_embed(hl_session *session, const hl_chunk *chunk)
     if (hl_session_param_of(session, HL_ROLE_EMBED_NORM, -1, 0) != NULL)
         HL_NEED(hl_device_norm_rows(session, d->rows.x, d->rows.x, HL_DTYPE_F32, &w->embed_norm,
                                     &d->inputs.places));
-    return HL_OK;
+    return session->config->d_ple > 0 ? embed_inputs(session) : HL_OK;
 }
 
 /* ---------------------------------------------------------------------- head */

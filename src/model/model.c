@@ -163,6 +163,10 @@ static int64_t cache_values(const hl_config *config)
 {
     int64_t values = 0;
 
+    for (int64_t i = 0; i < config->n_layers && config->latent.d_latent > 0; i++)
+        values += config->layers[i].n_heads > 0 ? hl_latent_key_size(config) : 0;
+    if (values > 0)
+        return values;
     for (int64_t i = 0; i < config->n_layers && !config->is_encoder; i++)
         values += 2 * hl_config_own_kv_heads(config, i) * config->layers[i].d_head;
     return values;
@@ -196,7 +200,7 @@ static hl_status read_number(float *out, const hl_model *model, hl_role role, in
 {
     const hl_param *param = hl_weights_get(model->weights, role, layer, 0);
 
-    if (param == NULL)
+    if (param == NULL || param->weight.tensor == NULL)
         return HL_OK;
     HL_NEED(hl_weight_read(out, &param->weight));
     if (!isfinite(*out))
@@ -227,6 +231,10 @@ static hl_status read_xielu(hl_layer_config *at, const hl_model *model, int64_t 
 static hl_status read_numbers(hl_model *model)
 {
     for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
+        float scale = 0.0f;
+
+        HL_NEED(read_number(&scale, model, HL_ROLE_LAYER_SCALE, layer));
+        model->config->layers[layer].scale = (double)scale;
         if (model->config->activation == HL_ACTIVATION_XIELU)
             HL_NEED(read_xielu(&model->config->layers[layer], model, layer));
     }

@@ -5,6 +5,8 @@
  * Both questions are answered here, once for all families. */
 #include "model/roles.h"
 
+#include <string.h>
+
 typedef struct role_shape {
     const char *name;
     const char *rows;    /* sum of letters of roles.h */
@@ -14,16 +16,19 @@ typedef struct role_shape {
 
 /* In lower case: the sizes of the norms of q and k, which depend on the kind of norm. */
 static const role_shape shapes[HL_N_STORED_ROLES] = {
-    [HL_ROLE_EMBED]      = { "embed", "V", "E", 0 },
-    [HL_ROLE_EMBED_IN]   = { "embed.in", "D", "E", 0 },
-    [HL_ROLE_POSITION]   = { "embed.position", "P", "D", 0 },
-    [HL_ROLE_TOKEN_TYPE] = { "embed.token_type", "T", "D", 0 },
-    [HL_ROLE_EMBED_NORM] = { "embed.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_FINAL_NORM] = { "final_norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_EMBED_OUT]  = { "embed.out", "E", "D", 0 },
-    [HL_ROLE_HEAD_DENSE] = { "head.dense", "D", "D", HL_BIAS_HEAD },
-    [HL_ROLE_HEAD_NORM]  = { "head.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_LM_HEAD]    = { "lm_head", "V", "E", HL_BIAS_HEAD },
+    [HL_ROLE_EMBED]       = { "embed", "V", "E", 0 },
+    [HL_ROLE_PLE_EMBED]   = { "ple.embed", "W", "Y", 0 },
+    [HL_ROLE_PLE_IN]      = { "ple.in", "Y", "D", 0 },
+    [HL_ROLE_PLE_IN_NORM] = { "ple.in_norm", "Z", NULL, 0 },
+    [HL_ROLE_EMBED_IN]    = { "embed.in", "D", "E", 0 },
+    [HL_ROLE_POSITION]    = { "embed.position", "P", "D", 0 },
+    [HL_ROLE_TOKEN_TYPE]  = { "embed.token_type", "T", "D", 0 },
+    [HL_ROLE_EMBED_NORM]  = { "embed.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_FINAL_NORM]  = { "final_norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_EMBED_OUT]   = { "embed.out", "E", "D", 0 },
+    [HL_ROLE_HEAD_DENSE]  = { "head.dense", "D", "D", HL_BIAS_HEAD },
+    [HL_ROLE_HEAD_NORM]   = { "head.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_LM_HEAD]     = { "lm_head", "V", "E", HL_BIAS_HEAD },
 
     [HL_ROLE_ATTN_NORM]         = { "attn.norm", "D", NULL, HL_BIAS_NORM },
     [HL_ROLE_ATTN_Q]            = { "attn.q", "Q", "D", HL_BIAS_QKV },
@@ -33,6 +38,18 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_Q_NORM]            = { "attn.q_norm", "q", NULL, HL_BIAS_QK_NORM },
     [HL_ROLE_K_NORM]            = { "attn.k_norm", "k", NULL, HL_BIAS_QK_NORM },
     [HL_ROLE_SINKS]             = { "attn.sinks", "H", NULL, 0 },
+    [HL_ROLE_LATENT_QUERY]      = { "latent.query", "a", "D", HL_BIAS_QKV },
+    [HL_ROLE_LATENT_QUERY_NORM] = { "latent.query_norm", "a", NULL, 0 },
+    [HL_ROLE_LATENT_Q]          = { "latent.q", "u", "y", 0 },
+    [HL_ROLE_LATENT_ROPE]       = { "latent.rope", "r", "D", HL_BIAS_QKV },
+    [HL_ROLE_LATENT]            = { "latent", "l", "D", HL_BIAS_QKV },
+    [HL_ROLE_LATENT_NORM]       = { "latent.norm", "l", NULL, 0 },
+    [HL_ROLE_LATENT_K]          = { "latent.k", "l", "o", 0 },
+    [HL_ROLE_LATENT_V]          = { "latent.v", "v", "l", 0 },
+    [HL_ROLE_INDEX_Q]           = { "index.q", "t", "a", 0 },
+    [HL_ROLE_INDEX_K]           = { "index.k", "p", "D", 0 },
+    [HL_ROLE_INDEX_K_NORM]      = { "index.k_norm", "p", NULL, HL_BIAS_INDEX },
+    [HL_ROLE_INDEX_WEIGHTS]     = { "index.weights", "x", "D", 0 },
     [HL_ROLE_ATTN_Z_NORM]       = { "attn.z_norm", "Q", NULL, 0 },
     [HL_ROLE_ATTN_O]            = { "attn.o", "D", "Q", HL_BIAS_O },
     [HL_ROLE_ATTN_POST_NORM]    = { "attn.post_norm", "D", NULL, HL_BIAS_NORM },
@@ -72,16 +89,27 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_SHARED_GATE]       = { "shared.gate", "S", "D", HL_BIAS_SHARED },
     [HL_ROLE_SHARED_UP]         = { "shared.up", "S", "D", HL_BIAS_SHARED },
     [HL_ROLE_SHARED_DOWN]       = { "shared.down", "D", "S", HL_BIAS_SHARED },
+    [HL_ROLE_ROUTER_NORM]       = { "router.norm", "D", NULL, 0 },
+    [HL_ROLE_EXPERT_SCALE]      = { "expert.scale", "X", NULL, 0 },
+    [HL_ROLE_EXPERT_NORM]       = { "expert.norm", "D", NULL, 0 },
+    [HL_ROLE_EXPERT_POST_NORM]  = { "expert.post_norm", "D", NULL, 0 },
+    [HL_ROLE_SHARED_POST_NORM]  = { "shared.post_norm", "D", NULL, 0 },
+    [HL_ROLE_PLE_GATE]          = { "ple.gate", "Z", "D", 0 },
+    [HL_ROLE_PLE_OUT]           = { "ple.out", "D", "Z", 0 },
+    [HL_ROLE_PLE_NORM]          = { "ple.norm", "D", NULL, 0 },
+    [HL_ROLE_LAYER_SCALE]       = { "layer.scale", "1", NULL, 0 },
     [HL_ROLE_MLP_POST_NORM]     = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
 
-    [HL_ROLE_ATTN_QKV]       = { "attn.qkv", "QKK", "D", HL_BIAS_QKV },
-    [HL_ROLE_MLP_GATE_UP]    = { "mlp.gate_up", "FF", "D", HL_BIAS_MLP },
-    [HL_ROLE_EXPERT_GATE_UP] = { "expert.gate_up", "FF", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_SHARED_GATE_UP] = { "shared.gate_up", "SS", "D", HL_BIAS_SHARED },
-    [HL_ROLE_ATTN_Q_GATE]    = { "attn.q_gate", "QQ", "D", HL_BIAS_QKV },
-    [HL_ROLE_MIX_QKV]        = { "mixer.qkv", "GGI", "D", 0 },
-    [HL_ROLE_MIX_QKVZ]       = { "mixer.qkvz", "GGII", "D", 0 },
-    [HL_ROLE_MIX_BA]         = { "mixer.ba", "hh", "D", 0 },
+    [HL_ROLE_ATTN_QKV]        = { "attn.qkv", "QKK", "D", HL_BIAS_QKV },
+    [HL_ROLE_MLP_GATE_UP]     = { "mlp.gate_up", "FF", "D", HL_BIAS_MLP },
+    [HL_ROLE_EXPERT_GATE_UP]  = { "expert.gate_up", "FF", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_SHARED_GATE_UP]  = { "shared.gate_up", "SS", "D", HL_BIAS_SHARED },
+    [HL_ROLE_ATTN_Q_GATE]     = { "attn.q_gate", "QQ", "D", HL_BIAS_QKV },
+    [HL_ROLE_MIX_QKV]         = { "mixer.qkv", "GGI", "D", 0 },
+    [HL_ROLE_MIX_QKVZ]        = { "mixer.qkvz", "GGII", "D", 0 },
+    [HL_ROLE_LATENT_AND_ROPE] = { "latent.and_rope", "lr", "D", HL_BIAS_QKV },
+    [HL_ROLE_LATENT_KV]       = { "latent.kv", "b", "l", 0 },
+    [HL_ROLE_MIX_BA]          = { "mixer.ba", "hh", "D", 0 },
 };
 
 const char *hl_role_name(hl_role role)
@@ -120,6 +148,8 @@ bool hl_role_holds(hl_role stored, hl_role role)
         { HL_ROLE_MIX_QKV, HL_ROLE_MIX_Q, HL_ROLE_MIX_V },
         { HL_ROLE_MIX_QKVZ, HL_ROLE_MIX_Q, HL_ROLE_MIX_Z },
         { HL_ROLE_MIX_BA, HL_ROLE_MIX_B, HL_ROLE_MIX_A },
+        { HL_ROLE_LATENT_AND_ROPE, HL_ROLE_LATENT_ROPE, HL_ROLE_LATENT },
+        { HL_ROLE_LATENT_KV, HL_ROLE_LATENT_K, HL_ROLE_LATENT_V },
     };
 
     for (size_t i = 0; i < sizeof fused / sizeof *fused; i++) {
@@ -169,6 +199,39 @@ static int64_t size_in_mixer(char letter, const hl_config *config, const hl_laye
     }
 }
 
+/* The letters of latent attention; 0: not one of them. */
+static int64_t size_in_latent(char letter, const hl_config *config, const hl_layer_config *layer)
+{
+    const hl_latent_config *latent = &config->latent;
+
+    switch (letter) {
+    case 'l':
+        return latent->d_latent;
+    case 'r':
+        return latent->d_rope;
+    case 'o':
+        return latent->d_nope;
+    case 'v':
+        return latent->d_value;
+    case 'a':
+        return latent->d_query;
+    case 'u':
+        return layer->n_heads * (latent->d_nope + latent->d_rope);
+    case 'y':
+        return latent->d_query > 0 ? latent->d_query : config->d_model;
+    case 'b':
+        return layer->n_heads * (latent->d_nope + latent->d_value);
+    case 'x':
+        return latent->n_index_heads;
+    case 'p':
+        return latent->d_index;
+    case 't':
+        return latent->n_index_heads * latent->d_index;
+    default:
+        return 0;
+    }
+}
+
 static int64_t size_of_letter(char letter, const hl_config *config, const hl_layer_config *layer)
 {
     bool all_heads = config->qk_norm == HL_HEAD_NORM_ALL;
@@ -202,10 +265,17 @@ static int64_t size_of_letter(char letter, const hl_config *config, const hl_lay
         return layer->n_experts;
     case 'S':
         return config->d_shared;
+    case 'W':
+        return config->d_ple_vocab;
+    case 'Z':
+        return config->d_ple;
+    case 'Y':
+        return config->n_layers * config->d_ple;
     case '1':
         return 1;
     default:
-        return size_in_mixer(letter, config, layer);
+        return strchr("lrovauybxpt", letter) != NULL ? size_in_latent(letter, config, layer)
+                                                     : size_in_mixer(letter, config, layer);
     }
 }
 
@@ -240,6 +310,9 @@ int64_t hl_role_parts(hl_role role, const hl_config *config, int64_t layer)
     case HL_ROLE_EXPERT_UP:
     case HL_ROLE_EXPERT_DOWN:
         return at->n_experts;
+    case HL_ROLE_LATENT_K:
+    case HL_ROLE_LATENT_V:
+        return at->n_heads;
     case HL_ROLE_Q_NORM:
         return each ? at->n_heads : 1;
     case HL_ROLE_K_NORM:
@@ -259,6 +332,10 @@ static hl_role_need required_if(bool condition)
 static hl_role_need model_need(hl_role role, const hl_config *config)
 {
     switch (role) {
+    case HL_ROLE_PLE_EMBED:
+    case HL_ROLE_PLE_IN:
+    case HL_ROLE_PLE_IN_NORM:
+        return required_if(config->d_ple > 0);
     case HL_ROLE_EMBED_IN:
     case HL_ROLE_EMBED_OUT:
         return required_if(config->d_embed != config->d_model);
@@ -284,6 +361,19 @@ static hl_role_need model_need(hl_role role, const hl_config *config)
     }
 }
 
+static hl_role_need latent_need(hl_role role, const hl_config *config)
+{
+    const hl_latent_config *latent = &config->latent;
+
+    if (latent->d_latent == 0)
+        return HL_ROLE_ABSENT;
+    if (role == HL_ROLE_LATENT_QUERY || role == HL_ROLE_LATENT_QUERY_NORM)
+        return required_if(latent->d_query > 0);
+    if (role >= HL_ROLE_INDEX_Q && role <= HL_ROLE_INDEX_WEIGHTS)
+        return required_if(latent->n_top > 0);
+    return HL_ROLE_REQUIRED;
+}
+
 static hl_role_need attention_need(hl_role role, const hl_config *config, int64_t layer)
 {
     bool pre  = config->norm_place == HL_NORM_PRE || config->norm_place == HL_NORM_SANDWICH;
@@ -292,6 +382,10 @@ static hl_role_need attention_need(hl_role role, const hl_config *config, int64_
     if (config->layers[layer].n_heads == 0 &&
         (config->layers[layer].mixer == HL_MIXER_NONE ||
          (role != HL_ROLE_ATTN_NORM && role != HL_ROLE_ATTN_POST_NORM)))
+        return HL_ROLE_ABSENT;
+    if (role >= HL_ROLE_LATENT_QUERY && role <= HL_ROLE_INDEX_WEIGHTS)
+        return latent_need(role, config);
+    if (config->latent.d_latent > 0 && role >= HL_ROLE_ATTN_Q && role <= HL_ROLE_ATTN_V)
         return HL_ROLE_ABSENT;
     switch (role) {
     case HL_ROLE_ATTN_K:
@@ -355,9 +449,19 @@ static hl_role_need mlp_need(hl_role role, const hl_config *config, int64_t laye
     bool shared  = config->residual == HL_RESIDUAL_PARALLEL_SHARED;
     bool mixture = config->layers[layer].n_experts > 0;
 
+    if (role == HL_ROLE_LAYER_SCALE)
+        return config->layers_scaled ? HL_ROLE_OPTIONAL : HL_ROLE_ABSENT;
+    if (role >= HL_ROLE_PLE_GATE && role <= HL_ROLE_PLE_NORM)
+        return required_if(config->d_ple > 0);
     if (config->layers[layer].d_mlp == 0)
         return HL_ROLE_ABSENT;
     switch (role) {
+    case HL_ROLE_ROUTER_NORM:
+    case HL_ROLE_EXPERT_SCALE:
+    case HL_ROLE_EXPERT_NORM:
+    case HL_ROLE_EXPERT_POST_NORM:
+    case HL_ROLE_SHARED_POST_NORM:
+        return required_if(mixture && config->experts_apart);
     case HL_ROLE_MLP_NORM:
         return required_if(pre && !shared && !config->norm_plain);
     case HL_ROLE_MLP_POST_NORM:

@@ -14,6 +14,7 @@
  *     T token types  Q n_heads * d_head        K n_kv_heads * d_head
  *     H n_heads      d d_head     F d_mlp of the layer (in a mixture: of an expert)
  *     X n_experts    S d_shared   1 one
+ *     W rows of the table of per-layer inputs    Z d_ple    Y n_layers * d_ple
  *
  * and of a mixer (hl_mixer_config):
  *
@@ -21,6 +22,13 @@
  *     h n_heads                  N d_state                  R d_step         n size of the norm
  *     M, B rows of both fused projections                   j, i heads and 1, or with a
  *                                                           recurrence per channel I and N
+ *
+ * and of latent attention (hl_latent_config):
+ *
+ *     l d_latent     r d_rope     o d_nope      v d_value     a d_query
+ *     u n_heads * (d_nope + d_rope)     b n_heads * (d_nope + d_value)
+ *     y d_query, or d_model without it
+ *     x n_index_heads     p d_index     t n_index_heads * d_index
  *
  * The last roles exist only in files: several weights in one tensor.  Families name them; callers
  * always ask for the single weights. */
@@ -33,6 +41,9 @@
 typedef enum hl_role {
     /* Once per model. */
     HL_ROLE_EMBED = 0,
+    HL_ROLE_PLE_EMBED, /* per-layer inputs: a row has d_ple values for every layer */
+    HL_ROLE_PLE_IN,    /* from the embedding */
+    HL_ROLE_PLE_IN_NORM,
     HL_ROLE_EMBED_IN, /* d_embed to d_model, after the embedding  */
     HL_ROLE_POSITION,
     HL_ROLE_TOKEN_TYPE,
@@ -52,6 +63,18 @@ typedef enum hl_role {
     HL_ROLE_Q_NORM,
     HL_ROLE_K_NORM,
     HL_ROLE_SINKS,
+    HL_ROLE_LATENT_QUERY, /* of latent attention, from here to LATENT_V; no ATTN_Q, K, V */
+    HL_ROLE_LATENT_QUERY_NORM,
+    HL_ROLE_LATENT_Q,
+    HL_ROLE_LATENT_ROPE, /* the rotated part of the keys */
+    HL_ROLE_LATENT,
+    HL_ROLE_LATENT_NORM,
+    HL_ROLE_LATENT_K, /* one per head, as queries are multiplied: the transpose of what keys need */
+    HL_ROLE_LATENT_V, /* one per head */
+    HL_ROLE_INDEX_Q,  /* of its indexer */
+    HL_ROLE_INDEX_K,
+    HL_ROLE_INDEX_K_NORM,
+    HL_ROLE_INDEX_WEIGHTS,
     HL_ROLE_ATTN_Z_NORM, /* of all heads together, before ATTN_O */
     HL_ROLE_ATTN_O,
     HL_ROLE_ATTN_POST_NORM,
@@ -91,7 +114,16 @@ typedef enum hl_role {
     HL_ROLE_SHARED_GATE,
     HL_ROLE_SHARED_UP,
     HL_ROLE_SHARED_DOWN,
+    HL_ROLE_ROUTER_NORM,  /* experts_apart: weights of the norm through which the router reads */
+    HL_ROLE_EXPERT_SCALE, /* multiplies an expert's weight */
+    HL_ROLE_EXPERT_NORM,  /* through which the experts read */
+    HL_ROLE_EXPERT_POST_NORM, /* of the sum of experts, and of the shared expert */
+    HL_ROLE_SHARED_POST_NORM,
     HL_ROLE_MLP_POST_NORM,
+    HL_ROLE_PLE_GATE, /* of per-layer inputs, after the MLP */
+    HL_ROLE_PLE_OUT,
+    HL_ROLE_PLE_NORM,
+    HL_ROLE_LAYER_SCALE,
     HL_N_ROLES,
 
     /* In files only. */
@@ -101,8 +133,10 @@ typedef enum hl_role {
     HL_ROLE_SHARED_GATE_UP,
     HL_ROLE_ATTN_Q_GATE, /* for every head its rows of q, then of the gate */
     HL_ROLE_MIX_QKV,
-    HL_ROLE_MIX_QKVZ, /* for every group its q, k, v and z */
-    HL_ROLE_MIX_BA,   /* for every group its b and a */
+    HL_ROLE_MIX_QKVZ,        /* for every group its q, k, v and z */
+    HL_ROLE_MIX_BA,          /* for every group its b and a */
+    HL_ROLE_LATENT_AND_ROPE, /* LATENT, then LATENT_ROPE */
+    HL_ROLE_LATENT_KV,       /* for every head its rows of keys, then of values */
     HL_N_STORED_ROLES,
 
     HL_FIRST_LAYER_ROLE = HL_ROLE_ATTN_NORM,

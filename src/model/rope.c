@@ -1,4 +1,4 @@
-/* rope.c - rotary positions: reads their parameters from files, and has six ways to stretch them.
+/* rope.c - rotary positions: reads their parameters from files, and has seven ways to change them.
  *
  * Pair i of n_dims rotates with frequency  f_i = base^(-2i / n_dims).  A model trained on n tokens
  * can read longer texts if some of the pairs rotate more slowly:
@@ -8,6 +8,7 @@
  *     llama3    slow pairs f / factor, fast pairs f, a blend between them
  *     yarn      the same with a ramp over i, and cos and sin scaled
  *     longrope  a factor for every pair, from one of two lists, chosen by length
+ *     proportional  the first pairs f, the others 0
  *     factors   a factor for every pair (what GGUF files keep of llama3)
  *
  * The formulas are those of transformers.  The plain frequency is rounded to float where
@@ -35,10 +36,16 @@ static const struct {
     const char  *name;
     hl_rope_kind kind;
 } kind_names[] = {
-    { "default", HL_ROPE_DEFAULT },   { "none", HL_ROPE_DEFAULT },  { "linear", HL_ROPE_LINEAR },
-    { "dynamic", HL_ROPE_DYNAMIC },   { "llama3", HL_ROPE_LLAMA3 }, { "yarn", HL_ROPE_YARN },
-    { "longrope", HL_ROPE_LONGROPE }, { "su", HL_ROPE_LONGROPE }, /* phi3's first name */
+    { "default", HL_ROPE_DEFAULT },
+    { "none", HL_ROPE_DEFAULT },
+    { "linear", HL_ROPE_LINEAR },
+    { "dynamic", HL_ROPE_DYNAMIC },
+    { "llama3", HL_ROPE_LLAMA3 },
+    { "yarn", HL_ROPE_YARN },
+    { "longrope", HL_ROPE_LONGROPE },
+    { "su", HL_ROPE_LONGROPE },   /* phi3's first name */
     { "mrope", HL_ROPE_DEFAULT }, /* three positions, all equal in text */
+    { "proportional", HL_ROPE_PROPORTIONAL },
     { "factors", HL_ROPE_FACTORS },
 };
 
@@ -123,7 +130,9 @@ static hl_status read_dictionary(hl_config *config, hl_rope *rope, const json_t 
 
     HL_NEED(read_kind(&rope->kind, &fields, "rope_type|type", NULL));
     HL_NEED(hl_fields_double(&rope->base, &fields, "rope_theta", NULL));
-    HL_NEED(hl_fields_double(&config->rotary_fraction, &fields, "partial_rotary_factor", NULL));
+    HL_NEED(hl_fields_double(rope->kind == HL_ROPE_PROPORTIONAL ? &rope->share
+                                                                : &config->rotary_fraction,
+                             &fields, "partial_rotary_factor", NULL));
     HL_NEED(hl_fields_double(&rope->factor, &fields, "factor", NULL));
     HL_NEED(hl_fields_double(&rope->alpha, &fields, "alpha", NULL));
     HL_NEED(hl_fields_double(&config->temper, &fields, "llama_4_scaling_beta", NULL));
@@ -141,6 +150,7 @@ static hl_status read_dictionary(hl_config *config, hl_rope *rope, const json_t 
     bool truncate = !rope->untruncated;
     HL_NEED(hl_fields_bool(&truncate, &fields, "truncate", NULL));
     rope->untruncated = !truncate;
+    rope->mscale_all  = mscale_all;
     HL_NEED(read_factor_lists(rope, &fields));
     if (rope->attention_factor == 0.0 && mscale != 0.0 && mscale_all != 0.0 && rope->factor > 1.0) {
         mscales[0]             = 0.1 * mscale * log(rope->factor) + 1.0;
@@ -317,7 +327,10 @@ static hl_status check_rope(const hl_rope *rope, const hl_config *config, const 
                        where, (long long)rope->n_dims, (long long)config->d_head);
     if (!(rope->base > 1.0) || isinf(rope->base))
         return bad_number(where, "rope_theta", rope->base, "more than 1");
-    if (rope->kind == HL_ROPE_DEFAULT || rope->kind == HL_ROPE_FACTORS)
+    if (rope->kind == HL_ROPE_PROPORTIONAL && !(rope->share >= 0.0 && rope->share <= 1.0))
+        return bad_number(where, "partial_rotary_factor", rope->share, "0 to 1");
+    if (rope->kind == HL_ROPE_DEFAULT || rope->kind == HL_ROPE_FACTORS ||
+        rope->kind == HL_ROPE_PROPORTIONAL)
         return HL_OK;
     if (!(rope->factor > 0.0))
         return bad_number(where, "factor", rope->factor, "more than 0");
@@ -460,6 +473,10 @@ void hl_rope_frequencies(float *out, const hl_rope *rope, int64_t n_positions)
         switch (rope->kind) {
         case HL_ROPE_DEFAULT:
         case HL_ROPE_DYNAMIC:
+            break;
+        case HL_ROPE_PROPORTIONAL:
+            if (pair >= (int64_t)(rope->share * (double)rope->n_dims / 2.0))
+                frequency = 0.0;
             break;
         case HL_ROPE_LINEAR:
             frequency /= rope->factor;

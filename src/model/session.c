@@ -64,6 +64,10 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     if (options->cache_dtype != HL_DTYPE_F32 && options->cache_dtype != HL_DTYPE_F16)
         return hl_fail(HL_BAD_ARGUMENT, "session: the cache can be F32 or F16, not %s",
                        hl_dtype_name(options->cache_dtype));
+    if (config->latent.d_latent > 0 && (options->wants & (HL_WANT_Q | HL_WANT_K | HL_WANT_V)) != 0)
+        return hl_fail(HL_UNSUPPORTED,
+                       "session: latent attention has no rows of q, k and v of each head; z, the "
+                       "stream and all statistics of rows are there");
     return check_context(options, config);
 }
 

@@ -197,6 +197,12 @@ static void plan_cache(plan *p, hl_session *session)
         int64_t d_head     = one ? config->d_head : config->layers[i].d_head;
         int64_t rows       = product(session->options.n_batch, n_kv_heads, session->options.n_ctx);
 
+        if (config->latent.d_latent > 0 && config->layers[i].n_heads > 0) {
+            session->caches[i].k = hl_arena_take(
+                &p->cache, product(session->options.n_batch, session->options.n_ctx, 1),
+                hl_latent_key_size(config), size);
+            continue;
+        }
         session->caches[i].k = hl_arena_take(&p->cache, rows, d_head, size);
         session->caches[i].v = hl_arena_take(&p->cache, rows, d_head, size);
     }
@@ -220,6 +226,38 @@ static void plan_states(plan *p, hl_session *session)
         state->now  = hl_arena_take(&p->cache, session->options.n_batch, floats, sizeof(float));
         state->kept = hl_arena_take(&p->cache, session->options.n_batch, floats, sizeof(float));
     }
+}
+
+static void plan_ple(plan *p, hl_session *session)
+{
+    hl_device_rows *rows = &session->device->rows;
+    int64_t         n    = session->options.n_rows;
+    int64_t         all  = session->config->n_layers * session->config->d_ple;
+
+    if (all == 0)
+        return;
+    rows->ple        = hl_arena_take(&p->rows, n, all, session->device->size);
+    rows->ple_gate   = hl_arena_take(&p->rows, n, all, session->device->size);
+    rows->ple_active = hl_arena_take(&p->rows, n, session->config->d_ple, session->device->size);
+}
+
+static void plan_latent(plan *p, hl_session *session)
+{
+    const hl_config        *config = session->config;
+    const hl_latent_config *latent = &config->latent;
+    hl_device_rows         *rows   = &session->device->rows;
+    size_t                  size   = session->device->size;
+    int64_t                 n      = session->options.n_rows;
+    int64_t                 H      = config->n_heads;
+
+    if (latent->d_latent == 0)
+        return;
+    rows->qkv        = hl_arena_take(&p->rows, n, H * hl_latent_key_size(config), size);
+    rows->query      = hl_arena_take(&p->rows, n, latent->d_query, size);
+    rows->heads      = hl_arena_take(&p->rows, n, H * (latent->d_nope + latent->d_rope), size);
+    rows->compressed = hl_arena_take(&p->rows, n, most(latent->d_latent, latent->d_rope), size);
+    rows->latent     = hl_arena_take(&p->rows, n, hl_latent_key_size(config), size);
+    rows->latent_z   = hl_arena_take(&p->rows, n, H * latent->d_latent, size);
 }
 
 /* Must follow the weights. */
@@ -260,8 +298,9 @@ static void plan_stream(plan *p, hl_session *session)
     rows->normed = hl_arena_take(&p->rows, n, config->d_model, d->size);
     rows->branch = hl_arena_take(&p->rows, n, config->d_model, d->size);
     rows->mlp    = hl_arena_take(&p->rows, n, config->d_model, d->size);
-    rows->qkv    = hl_arena_take(&p->rows, n, queries + 2 * keys, d->size);
-    rows->z      = hl_arena_take(&p->rows, n, queries, d->size);
+    if (config->latent.d_latent == 0)
+        rows->qkv = hl_arena_take(&p->rows, n, queries + 2 * keys, d->size);
+    rows->z = hl_arena_take(&p->rows, n, queries, d->size);
     if (config->attn_gated)
         rows->gate = hl_arena_take(&p->rows, n, queries, d->size);
     if (config->inner_norms)
@@ -469,6 +508,8 @@ static hl_status plan_all(plan *p, hl_session *session)
     plan_cache(p, session);
     plan_states(p, session);
     plan_stream(p, session);
+    plan_latent(p, session);
+    plan_ple(p, session);
     plan_mixers(p, session);
     plan_mlp(p, session);
     plan_ends(p, session);

@@ -111,6 +111,19 @@ static hl_status turn_table(hl_session *session, float *table, hl_role role,
     return HL_OK;
 }
 
+/* Some vectors are multiplied by a number that the formula has beside them. */
+static void scale_vector(const hl_session *session, float *vector, hl_role role, int64_t n)
+{
+    double factor = 1.0;
+
+    if (role == HL_ROLE_ROUTER_NORM)
+        factor = 1.0 / sqrt((double)session->config->d_model);
+    else if (role == HL_ROLE_PLE_IN_NORM) /* half of the sum's 1/sqrt(2); the table has the other */
+        factor = sqrt(0.5);
+    for (int64_t i = 0; i < n && factor != 1.0 && !session->counting; i++)
+        vector[i] = (float)(factor * (double)vector[i]);
+}
+
 static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int64_t part)
 {
     const hl_param   *source = hl_weights_get(session->weights, role, layer, part);
@@ -121,6 +134,8 @@ static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int
     param->source = source;
     if (hl_role_is_floats(role))
         HL_NEED(read_vector(session, &param->vector, &source->weight, layer));
+    if (hl_role_is_floats(role))
+        scale_vector(session, param->vector, role, source->weight.n_rows);
     if (role == HL_ROLE_MIX_CONV || role == HL_ROLE_MIX_DECAY)
         HL_NEED(turn_table(session, param->vector, role, &source->weight));
     if (!hl_role_is_floats(role))
@@ -410,6 +425,35 @@ static hl_status load_attention(loader *l, hl_device_layer *out, int64_t layer)
     return load_vector(l, &out->sinks, HL_ROLE_SINKS, layer);
 }
 
+/* Loads the maps of each head. */
+static hl_status load_heads(loader *l, hl_device_map **out, hl_role role, int64_t layer)
+{
+    int64_t n_heads = l->session->config->layers[layer].n_heads;
+
+    if (*out == NULL)
+        HL_NEED(HL_SESSION_TABLE(l->session, out, n_heads));
+    for (int64_t head = 0; head < n_heads; head++) {
+        const hl_session_param *part = hl_session_param_of(l->session, role, layer, head);
+
+        HL_NEED(load_map(l, &(*out)[head], &part, 1));
+    }
+    return HL_OK;
+}
+
+static hl_status load_latent(loader *l, hl_device_latent *out, int64_t layer)
+{
+    if (hl_session_param_of(l->session, HL_ROLE_LATENT, layer, 0) == NULL)
+        return HL_OK;
+    HL_NEED(load_role(l, &out->query, HL_ROLE_LATENT_QUERY, layer));
+    HL_NEED(load_vector(l, &out->query_norm, HL_ROLE_LATENT_QUERY_NORM, layer));
+    HL_NEED(load_role(l, &out->q, HL_ROLE_LATENT_Q, layer));
+    HL_NEED(load_role(l, &out->rope, HL_ROLE_LATENT_ROPE, layer));
+    HL_NEED(load_role(l, &out->latent, HL_ROLE_LATENT, layer));
+    HL_NEED(load_vector(l, &out->norm, HL_ROLE_LATENT_NORM, layer));
+    HL_NEED(load_heads(l, &out->k, HL_ROLE_LATENT_K, layer));
+    return load_heads(l, &out->v, HL_ROLE_LATENT_V, layer);
+}
+
 static hl_status load_mixer(loader *l, hl_device_mixer *out, int64_t layer)
 {
     static const hl_role    of_delta[] = { HL_ROLE_MIX_Q, HL_ROLE_MIX_K, HL_ROLE_MIX_V,
@@ -450,6 +494,9 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     HL_NEED(load_role(l, &out->down, HL_ROLE_MLP_DOWN, layer));
     HL_NEED(load_vector(l, &out->mlp_norm, HL_ROLE_MLP_NORM, layer));
     HL_NEED(load_vector(l, &out->mlp_post_norm, HL_ROLE_MLP_POST_NORM, layer));
+    HL_NEED(load_role(l, &out->ple_gate, HL_ROLE_PLE_GATE, layer));
+    HL_NEED(load_role(l, &out->ple_out, HL_ROLE_PLE_OUT, layer));
+    HL_NEED(load_vector(l, &out->ple_norm, HL_ROLE_PLE_NORM, layer));
     if (n_experts == 0)
         return HL_OK;
     HL_NEED(load_role(l, &out->router, HL_ROLE_ROUTER, layer));
@@ -459,6 +506,11 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     HL_NEED(load_parts(l, &out->experts_down, HL_ROLE_EXPERT_DOWN, HL_ROLE_EXPERT_DOWN, layer,
                        n_experts));
     HL_NEED(load_role(l, &out->shared_router, HL_ROLE_SHARED_ROUTER, layer));
+    HL_NEED(load_vector(l, &out->router_norm, HL_ROLE_ROUTER_NORM, layer));
+    HL_NEED(load_vector(l, &out->expert_scale, HL_ROLE_EXPERT_SCALE, layer));
+    HL_NEED(load_vector(l, &out->expert_norm, HL_ROLE_EXPERT_NORM, layer));
+    HL_NEED(load_vector(l, &out->expert_post_norm, HL_ROLE_EXPERT_POST_NORM, layer));
+    HL_NEED(load_vector(l, &out->shared_post_norm, HL_ROLE_SHARED_POST_NORM, layer));
     HL_NEED(load_parts(l, &out->shared_up, HL_ROLE_SHARED_GATE, HL_ROLE_SHARED_UP, layer, 1));
     return load_role(l, &out->shared_down, HL_ROLE_SHARED_DOWN, layer);
 }
@@ -477,6 +529,9 @@ static hl_status load_ends(loader *l, hl_device_weights *out)
     const hl_session_param *head  = hl_session_param_of(l->session, HL_ROLE_LM_HEAD, -1, 0);
 
     HL_NEED(load_role(l, &out->embed, HL_ROLE_EMBED, -1));
+    HL_NEED(load_role(l, &out->ple_embed, HL_ROLE_PLE_EMBED, -1));
+    HL_NEED(load_role(l, &out->ple_in, HL_ROLE_PLE_IN, -1));
+    HL_NEED(load_vector(l, &out->ple_in_norm, HL_ROLE_PLE_IN_NORM, -1));
     HL_NEED(load_role(l, &out->embed_in, HL_ROLE_EMBED_IN, -1));
     HL_NEED(load_role(l, &out->position, HL_ROLE_POSITION, -1));
     HL_NEED(load_role(l, &out->token_type, HL_ROLE_TOKEN_TYPE, -1));
@@ -526,6 +581,7 @@ hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_t
     HL_TRY(load_ends(&l, weights));
     for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
         HL_TRY(load_attention(&l, &weights->layers[layer], layer));
+        HL_TRY(load_latent(&l, &weights->layers[layer].latent, layer));
         HL_TRY(load_mixer(&l, &weights->layers[layer].mixer, layer));
         HL_TRY(load_mlp(&l, &weights->layers[layer], layer));
     }

@@ -386,7 +386,9 @@ static void place_rows(hl_weight *weight, const hl_weights *weights, const wante
     else if (found->role != wanted->role && wanted->role >= HL_ROLE_MIX_Q &&
              wanted->role <= HL_ROLE_MIX_A)
         place_mixer(weight, wanted->role, found->role, &config->mixer);
-    else if (found->role != wanted->role)
+    else if (found->role == HL_ROLE_LATENT_AND_ROPE)
+        weight->first = wanted->role == HL_ROLE_LATENT_ROPE ? config->latent.d_latent : 0;
+    else if (found->role != wanted->role && found->role != HL_ROLE_LATENT_KV)
         place_gate_up(weight, wanted->role, found);
     if ((found->stored & HL_STORED_OFFSET) != 0)
         weight->first = config->position_offset;
@@ -528,6 +530,29 @@ static hl_weight describe_weight(const hl_config *config, const wanted_tensor *w
     return weight;
 }
 
+/* A head's part of the tensor of keys and values of latent attention, whose rows are those of the
+ * keys, then of the values.  Queries are multiplied by the keys' part as it is, so it is read as the
+ * transpose of a matrix. */
+static hl_status take_latent(hl_weight *weight, const hl_config *config,
+                             const wanted_tensor *wanted, const found_tensor *found)
+{
+    const hl_latent_config *latent = &config->latent;
+    int64_t                 first  = wanted->part * (latent->d_nope + latent->d_value);
+    shape stored = { .sizes = { weight->n_stored, latent->d_latent }, .n_dims = 2 };
+
+    HL_NEED(check_dtype(found->tensor, wanted->role == HL_ROLE_LATENT_K));
+    HL_NEED(check_shape(found->tensor, &stored));
+    if (wanted->role == HL_ROLE_LATENT_V) {
+        weight->first = first + latent->d_nope;
+        return HL_OK;
+    }
+    weight->data = (const uint8_t *)weight->data +
+                   (size_t)(first * latent->d_latent) * (hl_dtype_bits(weight->dtype) / 8);
+    weight->transposed = true;
+    weight->n_stored   = latent->d_latent;
+    return HL_OK;
+}
+
 /* Fills in a weight from its tensor, and checks that tensor. */
 static hl_status take_tensor(hl_weight *weight, const hl_weights *weights,
                              const wanted_tensor *wanted, const found_tensor *found)
@@ -541,6 +566,8 @@ static hl_status take_tensor(hl_weight *weight, const hl_weights *weights,
     weight->data   = found->tensor->data;
     weight->dtype  = found->tensor->dtype;
     place_rows(weight, weights, wanted, found);
+    if (found->role == HL_ROLE_LATENT_KV)
+        return take_latent(weight, config, wanted, found);
     if (weight->pairs % 2 != 0)
         return hl_fail(HL_BAD_INPUT, "tensor '%s': a head of %lld has no rotary pairs", found->name,
                        (long long)weight->pairs);

@@ -102,6 +102,15 @@ hl_status hl_compact_check(const hl_config *config)
     else if (config->qk_norm == HL_HEAD_NORM_ALL)
         reason =
             "its norms of q and k span all heads, so those of the remaining heads would change";
+    else if (config->latent.d_latent > 0)
+        reason = "its heads read one latent row, and no configuration has heads of their own "
+                 "number per layer for it";
+    else if (config->inner_norms)
+        reason = "a norm spans what all heads write, so that of the remaining heads would change";
+    for (int64_t i = 0; i < config->n_layers && reason == NULL; i++) {
+        if (config->layers[i].kv_layer != i && !config->is_encoder)
+            reason = "layers use the keys and values of other layers";
+    }
     if (reason == NULL)
         return HL_OK;
     return hl_fail(HL_UNSUPPORTED, "heads cannot be removed from this %s: %s; use --as masked",

@@ -85,6 +85,43 @@ static hl_status sum_columns(double *out, const weight_sums *sums, int64_t layer
     return HL_OK;
 }
 
+/* out[h] = sum of squares of the rows of part h. */
+static hl_status sum_parts(double *out, const weight_sums *sums, hl_role role, int64_t layer,
+                           int64_t n_heads)
+{
+    for (int64_t head = 0; head < n_heads; head++) {
+        const hl_weight *weight = &hl_weights_get(sums->model->weights, role, layer, head)->weight;
+
+        out[head] = 0.0;
+        for (int64_t row = 0; row < weight->n_rows; row++) {
+            HL_NEED(hl_weight_read_row(sums->row, weight, row));
+            out[head] += sum_of_squares(sums->row, weight->n_columns);
+        }
+    }
+    return HL_OK;
+}
+
+/* The same of latent attention, whose keys and values have maps by head. */
+static hl_status weigh_latent(double *out, const weight_sums *sums, int64_t layer)
+{
+    const hl_config *config = sums->model->config;
+    int64_t          n      = config->layers[layer].n_heads;
+    int64_t          d_key  = config->latent.d_nope + config->latent.d_rope;
+    const hl_weight *q = &hl_weights_get(sums->model->weights, HL_ROLE_LATENT_Q, layer, 0)->weight;
+
+    for (int64_t row = 0; row < n * d_key; row++) {
+        HL_NEED(hl_weight_read_row(sums->row, q, row));
+        sums->q[row / d_key] = (row % d_key == 0 ? 0.0 : sums->q[row / d_key]) +
+                               sum_of_squares(sums->row, q->n_columns);
+    }
+    HL_NEED(sum_parts(sums->k, sums, HL_ROLE_LATENT_K, layer, n));
+    HL_NEED(sum_parts(sums->v, sums, HL_ROLE_LATENT_V, layer, n));
+    HL_NEED(sum_columns(sums->o, sums, layer, n));
+    for (int64_t head = 0; head < n; head++)
+        out[head] = sqrt(sums->q[head] * sums->k[head]) * sqrt(sums->v[head] * sums->o[head]);
+    return HL_OK;
+}
+
 static hl_status weigh_layer(double *out, const weight_sums *sums, int64_t layer)
 {
     const hl_layer_config *config   = &sums->model->config->layers[layer];
@@ -92,6 +129,8 @@ static hl_status weigh_layer(double *out, const weight_sums *sums, int64_t layer
 
     if (config->n_heads == 0)
         return HL_OK;
+    if (sums->model->config->latent.d_latent > 0)
+        return weigh_latent(out, sums, layer);
     HL_NEED(sum_rows(sums->q, sums, HL_ROLE_ATTN_Q, layer, config->n_heads));
     HL_NEED(sum_rows(sums->k, sums, HL_ROLE_ATTN_K, kv_layer, config->n_kv_heads));
     HL_NEED(sum_rows(sums->v, sums, HL_ROLE_ATTN_V, kv_layer, config->n_kv_heads));
@@ -109,6 +148,9 @@ static int64_t widest_row(const hl_config *config)
 {
     int64_t wide = config->n_heads * config->d_head;
 
+    wide = wide > config->latent.d_latent ? wide : config->latent.d_latent;
+    wide = wide > config->latent.d_query ? wide : config->latent.d_query;
+    wide = wide > config->latent.d_nope ? wide : config->latent.d_nope;
     return wide > config->d_model ? wide : config->d_model;
 }
 

@@ -203,6 +203,8 @@ __global__ static void route(const hl_device_experts e, const expert_work w)
         weight = static_cast<float>(hl_router_unscaled(&e.rule, logits[mine], max) / total *
                                     hl_router_factor(&e.rule, sum));
     w.chosen[row * n_used + lane]  = mine;
+    if (e.expert_scale != nullptr)
+        weight *= e.expert_scale[mine];
     w.weights[row * n_used + lane] = weight;
 }
 

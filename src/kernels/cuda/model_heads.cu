@@ -141,6 +141,11 @@ __device__ __forceinline__ T *cached_row(void *cache, const hl_device_heads &h, 
            ((sequence * h.n_kv_heads + kv_head) * h.n_ctx + position) * h.d_head;
 }
 
+__host__ __device__ inline int64_t heads_of_row(const hl_device_heads &h)
+{
+    return h.n_heads + (h.no_values ? 1 : 2) * h.n_kv_heads;
+}
+
 /* Processes one head of a row, with one warp. */
 template <typename T, int W>
 __device__ __forceinline__ void run_head(const hl_device_heads &h, int64_t row, row_place place,
@@ -148,7 +153,7 @@ __device__ __forceinline__ void run_head(const hl_device_heads &h, int64_t row, 
 {
     int  d   = static_cast<int>(h.d_head);
     int  n_q = static_cast<int>(h.n_heads), n_kv = static_cast<int>(h.n_kv_heads);
-    T   *at   = static_cast<T *>(h.qkv) + (row * (n_q + 2 * n_kv) + head) * d;
+    T   *at   = static_cast<T *>(h.qkv) + (row * heads_of_row(h) + head) * d;
     bool is_q = head < n_q, is_v = head >= n_q + n_kv;
 
     fill_head<T, W>(x, at, d);
@@ -186,7 +191,7 @@ __global__ static void __launch_bounds__(32 * HEAD_WARPS)
     __shared__ float shared[HEAD_WARPS][HL_MAX_HEAD_DIM];
     int64_t          row     = blockIdx.x;
     row_place        place   = place_of(h.places, row);
-    int              n_heads = static_cast<int>(h.n_heads + 2 * h.n_kv_heads);
+    int              n_heads = static_cast<int>(heads_of_row(h));
 
     if (!place.counts)
         return;
@@ -278,7 +283,7 @@ __global__ static void __launch_bounds__(32 * HEAD_WARPS)
 static bool turns_whole(const hl_device_heads &h)
 {
     return (h.norm == HL_HEAD_NORM_NONE || h.norm == HL_HEAD_NORM_ALL) && h.cosine != nullptr &&
-           !h.interleaved && !h.v_normed && h.limit == 0.0f && h.temper == 0.0f &&
+           !h.interleaved && !h.v_normed && !h.no_values && h.limit == 0.0f && h.temper == 0.0f &&
            2 * h.n_pairs == h.d_head && h.d_head % 16 == 0 &&
            is_wide({ h.qkv, h.k_cache, h.v_cache, h.cosine, h.sine }, {});
 }
