@@ -160,6 +160,18 @@ export class Store {
         });
     }
 
+    /* Disables all of these heads; if they are, enables them. */
+    toggleBlock(cells: { layer: number; head: number }[]): void {
+        if (!this.offHere) return;
+        const names = cells
+            .filter(({ layer, head }) => !this.profile || this.profile.has(layer, head))
+            .map(({ layer, head }) => headName(layer, head));
+        const list = this.disabled;
+        const rest = list.filter((name) => !names.includes(name));
+        const all = names.every((name) => list.includes(name));
+        this.set({ [this.offHere]: all ? rest : [...rest, ...names] });
+    }
+
     /* Something to look at when the page opens: the last head that the summary names, which is the one
      * whose action it describes; else the most focused one. */
     private worthALook(): string[] {

@@ -41,6 +41,7 @@ export interface Request {
     maxTokens: number;
     temperature: number;
     topP: number;
+    topK: number; /* 0: all tokens */
     seed: number;
     off: string[];
     withPrompt: boolean; /* events of the prompt's tokens too */
@@ -161,6 +162,7 @@ export class Client {
                 max_tokens: request.maxTokens,
                 temperature: request.temperature,
                 top_p: request.topP,
+                top_k: request.topK,
                 seed: request.seed,
                 stream: true,
                 headlight: { entropy: true, prompt: request.withPrompt, rows: ROWS, off: request.off },

@@ -17,6 +17,7 @@ import { Study } from "./study";
 
 const REDRAW = 60; /* milliseconds, at the least */
 const RETRY = 1000;
+const MOST_RUNS = 8;
 const MOST_MAPPED = 128; /* tokens of the first text in maps */
 
 export class LiveSource implements Source {
@@ -31,6 +32,8 @@ export class LiveSource implements Source {
     readonly version: string;
     lens: Lens | null = null;
     runs: Run[] = []; /* the newest first */
+    shown = 0; /* the one that Live shows */
+    private begun = 0;
     tried: Run[] = []; /* of the Prune tab: without some heads, and with all of them */
     draft: Draft = readDraft(() => sessionStorage);
     private listeners = new Set<() => void>();
@@ -70,7 +73,7 @@ export class LiveSource implements Source {
     }
 
     get run(): Run | null {
-        return this.runs[0] ?? null;
+        return this.runs[this.shown] ?? null;
     }
 
     /* What is put to the test: the reader's own text, or the one that was generated. */
@@ -112,11 +115,18 @@ export class LiveSource implements Source {
 
     async generate(settings: Settings): Promise<void> {
         this.stop();
-        const run = new Run(settings, this.model.n_layers, this.model.n_heads);
-        this.runs = [run, ...this.runs].slice(0, 2);
+        const run = new Run(settings, this.model.n_layers, this.model.n_heads, ++this.begun);
+        this.runs = [run, ...this.runs].slice(0, MOST_RUNS);
+        this.show(0);
+        await this.write(run);
+    }
+
+    /* Shows an earlier text again, or the newest. */
+    show(index: number): void {
+        this.shown = index;
         this.lens = null;
         this.maps.clear();
-        await this.write(run);
+        this.changed();
     }
 
     /* The same text with all heads and without some, beside the texts of the Live tab. */
