@@ -84,7 +84,7 @@ typedef struct gpt2 {
     int       n_parts;
 } gpt2;
 
-static uint64_t mix(uint64_t counter)
+uint64_t hl_bench_mix(uint64_t counter)
 {
     uint64_t z = counter * UINT64_C(0x9e3779b97f4a7c15);
 
@@ -96,7 +96,7 @@ static uint64_t mix(uint64_t counter)
 /* A sum of four uniform numbers, each of variance 1/12, scaled to mean 0 and deviation 1. */
 static float near_normal(uint64_t counter)
 {
-    uint64_t bits = mix(counter);
+    uint64_t bits = hl_bench_mix(counter);
     int32_t  sum  = 0;
 
     for (int i = 0; i < 4; i++)
@@ -253,7 +253,7 @@ done:
     return status;
 }
 
-static hl_status make_folder(const char *path)
+hl_status hl_gpt2_folder_make(const char *path)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST)
         return HL_OK;
@@ -266,7 +266,7 @@ static hl_status write_hf(gpt2 *model, const char *folder, hl_dtype dtype)
     hl_safetensors_writer *writer = NULL;
     char                   path[MAX_PATH + 32];
 
-    HL_TRY(make_folder(folder));
+    HL_TRY(hl_gpt2_folder_make(folder));
     HL_TRY(hl_safetensors_writer_new(&writer));
     for (int i = 0; i < model->n_parts; i++) {
         gpt2_part        *part  = &model->parts[i];
@@ -290,15 +290,13 @@ done:
 
 /* ---------------------------------------------------------------------- GGUF */
 
-/* A vocabulary that tokenizes any text: the 256 letters of byte-level BPE, then pairs of them in
- * the order of their merges, then the end-of-text token. */
-typedef struct vocabulary {
+struct hl_bench_words {
     char     pieces[HL_GPT2_VOCAB][2 * PIECE_SIZE];
     char     spelled[N_MERGES][2 * PIECE_SIZE];
     hl_bytes tokens[HL_GPT2_VOCAB];
     hl_bytes merges[N_MERGES];
     int32_t  types[HL_GPT2_VOCAB];
-} vocabulary;
+};
 
 static hl_bytes spell(char *out, const char *a, const char *between, const char *b)
 {
@@ -307,11 +305,11 @@ static hl_bytes spell(char *out, const char *a, const char *between, const char 
     return (hl_bytes){ out, (size_t)length };
 }
 
-static hl_status vocabulary_new(vocabulary **out)
+hl_status hl_bench_words_new(hl_bench_words **out)
 {
-    vocabulary *words  = NULL;
-    hl_status   status = HL_ALLOC_ZEROED(&words, 1);
-    char        letters[N_BYTES][5];
+    hl_bench_words *words  = NULL;
+    hl_status       status = HL_ALLOC_ZEROED(&words, 1);
+    char            letters[N_BYTES][5];
 
     *out = words;
     if (status != HL_OK)
@@ -333,20 +331,22 @@ static hl_status vocabulary_new(vocabulary **out)
     return HL_OK;
 }
 
-static void add_vocabulary(hl_gguf_writer *writer, const vocabulary *words)
+void hl_bench_words_add(hl_gguf_writer *writer, hl_bench_words *words, int64_t n_tokens)
 {
+    int64_t last = n_tokens - 1;
+
+    words->tokens[last] = words->tokens[HL_GPT2_VOCAB - 1];
+    words->types[last]  = words->types[HL_GPT2_VOCAB - 1];
     hl_gguf_add_text(writer, "tokenizer.ggml.model", "gpt2");
     hl_gguf_add_text(writer, "tokenizer.ggml.pre", "gpt-2");
-    hl_gguf_add_texts(writer, "tokenizer.ggml.tokens", words->tokens, HL_GPT2_VOCAB);
-    hl_gguf_add_numbers(writer, "tokenizer.ggml.token_type", HL_GGUF_I32, words->types,
-                        HL_GPT2_VOCAB);
-    hl_gguf_add_texts(writer, "tokenizer.ggml.merges", words->merges, N_MERGES);
-    hl_gguf_add_int(writer, "tokenizer.ggml.bos_token_id", HL_GGUF_U32, HL_GPT2_VOCAB - 1);
-    hl_gguf_add_int(writer, "tokenizer.ggml.eos_token_id", HL_GGUF_U32, HL_GPT2_VOCAB - 1);
+    hl_gguf_add_texts(writer, "tokenizer.ggml.tokens", words->tokens, n_tokens);
+    hl_gguf_add_numbers(writer, "tokenizer.ggml.token_type", HL_GGUF_I32, words->types, n_tokens);
+    hl_gguf_add_texts(writer, "tokenizer.ggml.merges", words->merges, last - N_BYTES);
+    hl_gguf_add_int(writer, "tokenizer.ggml.bos_token_id", HL_GGUF_U32, last);
+    hl_gguf_add_int(writer, "tokenizer.ggml.eos_token_id", HL_GGUF_U32, last);
 }
 
-/* llama.cpp's number for a file that is mostly of this type. */
-static int64_t file_type(hl_dtype dtype)
+int64_t hl_bench_file_type(hl_dtype dtype)
 {
     switch (dtype) {
     case HL_DTYPE_F16:
@@ -355,6 +355,14 @@ static int64_t file_type(hl_dtype dtype)
         return 2;
     case HL_DTYPE_Q8_0:
         return 7;
+    case HL_DTYPE_Q4_K:
+        return 15;
+    case HL_DTYPE_Q5_K:
+        return 17;
+    case HL_DTYPE_Q6_K:
+        return 18;
+    case HL_DTYPE_IQ4_XS:
+        return 30;
     default:
         return 0;
     }
@@ -364,7 +372,7 @@ static void add_config(hl_gguf_writer *writer, hl_dtype dtype)
 {
     hl_gguf_add_text(writer, "general.architecture", "gpt2");
     hl_gguf_add_text(writer, "general.name", "made-up weights of GPT-2's shapes");
-    hl_gguf_add_int(writer, "general.file_type", HL_GGUF_U32, file_type(dtype));
+    hl_gguf_add_int(writer, "general.file_type", HL_GGUF_U32, hl_bench_file_type(dtype));
     hl_gguf_add_int(writer, "general.quantization_version", HL_GGUF_U32, 2);
     hl_gguf_add_int(writer, "gpt2.block_count", HL_GGUF_U32, HL_GPT2_LAYERS);
     hl_gguf_add_int(writer, "gpt2.context_length", HL_GGUF_U32, HL_GPT2_CTX);
@@ -407,14 +415,14 @@ static hl_status write_gguf(gpt2 *model, const char *path, hl_dtype dtype)
 {
     hl_status       status = HL_OK;
     hl_gguf_writer *writer = NULL;
-    vocabulary     *words  = NULL;
+    hl_bench_words *words  = NULL;
     float          *turned = NULL;
 
     HL_TRY(HL_ALLOC(&turned, (size_t)4 * D * D));
-    HL_TRY(vocabulary_new(&words));
+    HL_TRY(hl_bench_words_new(&words));
     HL_TRY(hl_gguf_writer_new(&writer));
     add_config(writer, dtype);
-    add_vocabulary(writer, words);
+    hl_bench_words_add(writer, words, HL_GPT2_VOCAB);
     HL_TRY(add_weights(writer, model, dtype, turned));
     HL_TRY(hl_gguf_write(writer, path));
 
@@ -472,7 +480,7 @@ hl_status hl_gpt2_files_make(const char *folder)
     gpt2                 *model   = NULL;
     char                  path[MAX_PATH], sign[MAX_PATH + 32];
 
-    HL_TRY(make_folder(folder));
+    HL_TRY(hl_gpt2_folder_make(folder));
     for (int i = 0; i < 4; i++) {
         hl_gpt2_file(path, sizeof path, folder, types[i]);
         HL_TRY(write_missing(&model, path, path, types[i], write_gguf));

@@ -15,6 +15,7 @@
 #ifndef HL_BENCH_GPT2_FILES_H
 #define HL_BENCH_GPT2_FILES_H
 
+#include "formats/gguf.h"
 #include "headlight.h"
 
 enum {
@@ -29,5 +30,17 @@ enum {
 hl_status hl_gpt2_files_make(const char *folder);
 /* Writes the path of the GGUF file of a type: F32, F16, Q8_0 or Q4_0. */
 void hl_gpt2_file(char *out, size_t n_bytes, const char *folder, hl_dtype dtype);
+
+/* For files of other shapes: a folder, unless it is there, a random number of a counter, llama.cpp's number for a file that is
+ * mostly of a type, and a vocabulary that tokenizes any text: the 256 letters of byte-level BPE,
+ * then pairs of them in the order of their merges, then the end-of-text token. */
+typedef struct hl_bench_words hl_bench_words;
+
+hl_status hl_gpt2_folder_make(const char *path);
+uint64_t  hl_bench_mix(uint64_t counter);
+int64_t   hl_bench_file_type(hl_dtype dtype);
+hl_status hl_bench_words_new(hl_bench_words **out); /* hl_free */
+/* n_tokens: at most HL_GPT2_VOCAB. */
+void hl_bench_words_add(hl_gguf_writer *writer, hl_bench_words *words, int64_t n_tokens);
 
 #endif

@@ -14,36 +14,58 @@
 
 enum { MAX_ANSWER = 1 << 16 };
 
-const char *hl_llama_bench_path(void)
+const char *hl_llama_bench_path(bool is_ik)
 {
-    const char *path = getenv("HEADLIGHT_LLAMA_BENCH");
+    const char *name = is_ik ? "HEADLIGHT_IK_BENCH" : "HEADLIGHT_LLAMA_BENCH";
+    const char *path = getenv(name);
 
     if (path == NULL || path[0] == '\0') {
-        hl_fail(HL_NOT_FOUND, "set HEADLIGHT_LLAMA_BENCH to the path of llama-bench");
+        hl_fail(HL_NOT_FOUND, "set %s to the path of %s llama-bench", name,
+                is_ik ? "ik_llama.cpp's" : "llama.cpp's");
         return NULL;
     }
     if (access(path, X_OK) != 0) {
-        hl_fail(HL_NOT_FOUND, "HEADLIGHT_LLAMA_BENCH: %s cannot be run", path);
+        hl_fail(HL_NOT_FOUND, "%s: %s cannot be run", name, path);
         return NULL;
     }
     return path;
 }
 
-/* In the child: becomes llama-bench.  Its standard error shows progress and is discarded. */
-static void become(const char *path, const hl_llama_test *test, int output)
+/* In the child: becomes llama-bench.  Its standard error shows progress and is discarded.
+ * ik_llama.cpp's has no -d; its -gp times what is generated after a prompt. */
+static void become(const hl_llama_test *test, int output)
 {
-    char numbers[5][24];
-    int  silence = open("/dev/null", O_WRONLY);
+    char        prompt[24], gen[24], depth[24], pair[48], threads[24], runs[24];
+    int         silence       = open("/dev/null", O_WRONLY);
+    const char *arguments[32] = { "llama-bench", "-m", test->model, "-t",  threads,
+                                  "-r",          runs, "-o",        "json" };
+    int         n             = 9;
 
-    snprintf(numbers[0], sizeof numbers[0], "%lld", (long long)test->n_prompt);
-    snprintf(numbers[1], sizeof numbers[1], "%lld", (long long)test->n_gen);
-    snprintf(numbers[2], sizeof numbers[2], "%lld", (long long)test->n_depth);
-    snprintf(numbers[3], sizeof numbers[3], "%d", test->n_threads);
-    snprintf(numbers[4], sizeof numbers[4], "%d", test->n_runs);
+    snprintf(prompt, sizeof prompt, "%lld", (long long)test->n_prompt);
+    snprintf(gen, sizeof gen, "%lld", (long long)test->n_gen);
+    snprintf(depth, sizeof depth, "%lld", (long long)test->n_depth);
+    snprintf(pair, sizeof pair, "%lld,%lld", (long long)test->n_depth, (long long)test->n_gen);
+    snprintf(threads, sizeof threads, "%d", test->n_threads);
+    snprintf(runs, sizeof runs, "%d", test->n_runs);
+    arguments[n++] = "-p";
+    arguments[n++] = prompt;
+    arguments[n++] = "-n";
+    arguments[n++] = test->is_ik ? "0" : gen;
+    if (test->is_ik) {
+        arguments[n++] = "-rtr";
+        arguments[n++] = "1";
+    }
+    if (test->is_ik && test->n_gen > 0) {
+        arguments[n++] = "-gp";
+        arguments[n++] = pair;
+    } else if (!test->is_ik) {
+        arguments[n++] = "-d";
+        arguments[n++] = depth;
+    }
+    arguments[n] = NULL;
     dup2(output, STDOUT_FILENO);
     dup2(silence, STDERR_FILENO);
-    execl(path, "llama-bench", "-m", test->model, "-p", numbers[0], "-n", numbers[1], "-d",
-          numbers[2], "-t", numbers[3], "-r", numbers[4], "-o", "json", (char *)NULL);
+    execv(test->program, (char *const *)arguments);
     _exit(127);
 }
 
@@ -61,18 +83,16 @@ static size_t read_all(char *out, size_t n_bytes, int input)
 
 static hl_status run(char *answer, size_t n_bytes, size_t *length, const hl_llama_test *test)
 {
-    const char *path   = hl_llama_bench_path();
+    const char *path   = test->program;
     int         result = 0;
     int         ends[2]; /* { read, write } */
 
-    if (path == NULL)
-        return HL_NOT_FOUND;
     if (pipe(ends) != 0)
         return hl_fail(HL_IO, "no pipe for %s", path);
     pid_t child = fork();
     if (child == 0) {
         close(ends[0]);
-        become(path, test, ends[1]);
+        become(test, ends[1]);
     }
     close(ends[1]);
     *length = child > 0 ? read_all(answer, n_bytes, ends[0]) : 0;
@@ -85,21 +105,21 @@ static hl_status run(char *answer, size_t n_bytes, size_t *length, const hl_llam
     return HL_OK;
 }
 
-static hl_status median_of(double *seconds, const json_t *samples)
+static hl_status least_of(double *seconds, const json_t *samples)
 {
     bench_series series = { .count = 0 };
 
     for (size_t i = 0; i < json_array_size(samples); i++)
         bench_series_add(&series, 1e-9 * json_number_value(json_array_get(samples, i)));
-    *seconds = bench_series_median(&series);
+    *seconds = bench_series_min(&series);
     return *seconds > 0.0 ? HL_OK : hl_fail(HL_BAD_INPUT, "llama-bench gave no samples_ns");
 }
 
-static void read_name(char *out, size_t n_bytes, const json_t *test)
+static void read_name(char *out, size_t n_bytes, const json_t *test, bool is_ik)
 {
     const char *commit = json_string_value(json_object_get(test, "build_commit"));
 
-    snprintf(out, n_bytes, "llama.cpp, build %lld (%.32s)",
+    snprintf(out, n_bytes, "%s, build %lld (%.32s)", is_ik ? "ik_llama.cpp" : "llama.cpp",
              (long long)json_integer_value(json_object_get(test, "build_number")),
              commit != NULL ? commit : "?");
 }
@@ -113,10 +133,13 @@ hl_status hl_llama_bench(hl_llama_run *out, const hl_llama_test *test)
     size_t        length = 0;
 
     HL_TRY(run(answer, sizeof answer, &length, test));
-    HL_TRY(hl_json_parse(&root, answer, length, "llama-bench"));
+    char *begin = memchr(answer, '[', length); /* lines before it are notes */
+    if (begin == NULL)
+        return hl_fail(HL_BAD_INPUT, "llama-bench wrote no JSON");
+    HL_TRY(hl_json_parse(&root, begin, length - (size_t)(begin - answer), "llama-bench"));
     first = json_array_get(root, 0);
-    read_name(out->name, sizeof out->name, first);
-    HL_TRY(median_of(&out->seconds, json_object_get(first, "samples_ns")));
+    read_name(out->name, sizeof out->name, first, test->is_ik);
+    HL_TRY(least_of(&out->seconds, json_object_get(first, "samples_ns")));
 
 done:
     json_decref(root);

@@ -18,22 +18,20 @@ struct hl_peer {
     char  name[160];
 };
 
-/* The program that runs the script. */
-static const char *interpreter_of(const char *script)
+static const char *interpreter(void)
 {
-    const char *ending = strrchr(script, '.');
-    bool        is_js  = ending != NULL && strcmp(ending, ".js") == 0;
-    const char *chosen = getenv(is_js ? "HEADLIGHT_NODE" : "HEADLIGHT_PYTHON");
+    static const char own[]  = "build/venv/bin/python3"; /* tools/deps bench makes it */
+    const char       *chosen = getenv("HEADLIGHT_PYTHON");
 
     if (chosen != NULL)
         return chosen;
-    return is_js ? "node" : "/usr/bin/python3";
+    return access(own, X_OK) == 0 ? own : "/usr/bin/python3";
 }
 
 /* In the child: becomes the script.  Its standard error stays that of this process. */
 static void become(const char *script, int n_threads, const char *argument, int input, int output)
 {
-    const char *program = interpreter_of(script);
+    const char *program = interpreter();
     char        threads[16];
 
     snprintf(threads, sizeof threads, "%d", n_threads);

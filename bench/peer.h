@@ -12,9 +12,8 @@
 
 typedef struct hl_peer hl_peer;
 
-/* Starts a script of bench/peers with the number of threads and, if not NULL, one more
- * argument: a .js in node (or $HEADLIGHT_NODE), others in /usr/bin/python3 (or
- * $HEADLIGHT_PYTHON). */
+/* Starts a script of bench/peers with the number of threads and, if not NULL, one more argument, in
+ * $HEADLIGHT_PYTHON, else build/venv/bin/python3, else /usr/bin/python3. */
 hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads, const char *argument);
 void      hl_peer_close(hl_peer *peer);
 

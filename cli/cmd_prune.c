@@ -90,13 +90,19 @@ static int64_t count_heads(const hl_model *model)
     return n_heads;
 }
 
-/* Returns the requested ranker, with AUTO resolved by the share of heads that are removed. */
-static hl_ranker ranker_of(const hl_model *model, const prune_request *request)
+/* Returns the requested ranker, with AUTO resolved by the share of heads that are removed, and by whether
+ * the others are repaired.  Ranking again is done without a repair, and not by the surgeon. */
+static hl_ranker ranker_of(const hl_model *model, const pruning *p)
 {
-    double ratio = request->choice.ratio;
+    const prune_request *request = p->request;
+    double               ratio   = request->choice.ratio;
 
     if (request->ranker != HL_RANKER_AUTO)
         return request->ranker;
+    if (hl_repair_is_planned(&p->repair) && request->profile_path == NULL &&
+        request->n_steps == 0 && !request->reselect &&
+        hl_ranker_default(model, true, 0.0) == HL_RANKER_GRADIENT)
+        return HL_RANKER_SURGEON;
     if (ratio <= 0.0)
         ratio = (double)request->choice.count / (double)count_heads(model);
     return hl_ranker_default(model, request->texts.count > 0, ratio);
@@ -186,6 +192,7 @@ static hl_status choose_by_budget(pruning *p)
                                      .n_rankers   = 1,
                                      .choice      = choice_of(p),
                                      .groups      = request->groups,
+                                     .repair      = hl_repair_is_planned(&p->repair),
                                      .write       = &write,
                                      .path        = request->output,
                                      .windows     = request->windows,
@@ -220,7 +227,7 @@ static hl_status choose_heads(pruning *p)
         HL_NEED(hl_budget_keep(&p->keep, &p->evidence, p->model, &request->budget, &texts));
     if (by_budget(request))
         return choose_by_budget(p);
-    p->ranker = ranker_of(p->model, request);
+    p->ranker = ranker_of(p->model, p);
     choice    = choice_of(p);
     HL_NEED(rank(&ranking, p));
     return hl_ranking_choose(&p->heads, ranking, &choice);

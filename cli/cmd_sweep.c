@@ -186,6 +186,8 @@ static int parse_request(sweep_request *request, int argc, char **argv)
           HL_TEXT("state", 0, &request->state, "FILE", "file for the state"),
           HL_NUMBER("save-every", 0, &o->save_every, "SECONDS",
                     "seconds between saves of the state (30)", 0, 1000000),
+          HL_FLAG("no-singles", 0, &o->no_singles,
+                  "disable no head alone: no tables of heads and correlations"),
           HL_FLAG("repair", 0, &o->repair, "also with means, and repaired (takes much longer)"),
           HL_FLAG("resume", 0, &o->resume, "continue from the state if it exists"),
           HL_TOKENIZER_OPTION(&request->tokenizer_path),
@@ -298,8 +300,10 @@ static hl_status print_sweep(const hl_sweep *sweep, const char *model)
     print_orders(sweep);
     print_random(sweep);
     print_words(sweep);
-    HL_NEED(hl_print_sheet(hl_sweep_table(sweep, "correlation"), HL_SHEET_TEXT));
-    printf("\n");
+    if (hl_sheet_n_rows(hl_sweep_table(sweep, "correlation")) > 0) {
+        HL_NEED(hl_print_sheet(hl_sweep_table(sweep, "correlation"), HL_SHEET_TEXT));
+        printf("\n");
+    }
     HL_NEED(hl_print_sheet(hl_sweep_table(sweep, "savings"), HL_SHEET_TEXT));
     if (hl_sheet_n_rows(hl_sweep_table(sweep, "repair")) > 0) {
         printf("\n");

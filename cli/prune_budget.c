@@ -129,6 +129,9 @@ void hl_budget_print(const hl_frontier *f)
            "95% interval", "KL");
     for (int64_t i = 0; i < f->n_points; i++)
         print_point(f, i, i == 0 || f->points[i - 1].ranker != f->points[i].ranker);
+    printf("\n  Losses are those of %s.",
+           f->budget.repair ? "repaired models, solved on the text that heads were ranked on"
+                            : "the disabled heads, without a repair");
     printf("\n  * no other is smaller and costs less; beyond: past the budget, by the interval's "
            "upper end\n  > recommended: %lld of %lld heads by %s%s\n\n",
            (long long)best->n_off, (long long)f->n_heads, hl_ranker_name((size_t)best->ranker),
@@ -151,13 +154,13 @@ json_t *hl_budget_json(const hl_frontier *f)
     if (f == NULL)
         return NULL;
     best = &f->points[f->recommended];
-    root = HL_OBJECT(HL_IS("until_loss", limit(f->budget.until_loss)),
-                     HL_IS("until_kl", limit(f->budget.until_kl)),
-                     HL_IS("until_bytes", limit((double)f->budget.until_bytes)),
-                     HL_IS("ranker", hl_ranker_name((size_t)best->ranker)),
-                     HL_IS("heads", best->n_off), HL_IS("rise", best->rise),
-                     HL_IS("rise_low", best->rise_low), HL_IS("rise_high", best->rise_high),
-                     HL_IS("kl", best->kl), HL_IS("all_went", f->all_went));
+    root = HL_OBJECT(
+        HL_IS("until_loss", limit(f->budget.until_loss)),
+        HL_IS("until_kl", limit(f->budget.until_kl)),
+        HL_IS("until_bytes", limit((double)f->budget.until_bytes)),
+        HL_IS("repaired", f->budget.repair), HL_IS("ranker", hl_ranker_name((size_t)best->ranker)),
+        HL_IS("heads", best->n_off), HL_IS("rise", best->rise), HL_IS("rise_low", best->rise_low),
+        HL_IS("rise_high", best->rise_high), HL_IS("kl", best->kl), HL_IS("all_went", f->all_went));
     if (hl_frontier_sheet(&table, f) == HL_OK)
         (void)hl_set_sheet(root, table);
     hl_sheet_free(table);

@@ -46,6 +46,8 @@ typedef struct hl_repair_work {
 int hl_repair_refuse(const hl_repair_work *work, const hl_usage *usage);
 /* As above, of the model. */
 hl_status hl_repair_prepare(hl_repair_work *work, const hl_model *model);
+/* After that: will there be a repair? */
+bool hl_repair_is_planned(const hl_repair_work *work);
 /* work->repair, unless none is wanted or possible. */
 hl_status hl_repair_run(hl_repair_work *work, const hl_model *model, const hl_head_list *heads);
 /* What it came to: lines of text; an object, or NULL. */

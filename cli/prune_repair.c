@@ -29,6 +29,11 @@ static bool is_wanted(const hl_repair_work *work)
     return work->request->wanted != HL_REPAIR_NONE && !work->mean && work->texts->count > 0;
 }
 
+bool hl_repair_is_planned(const hl_repair_work *work)
+{
+    return is_wanted(work) && work->why[0] == '\0';
+}
+
 /* Unless it was asked for, a repair that is not possible is left out, and why is said. */
 hl_status hl_repair_prepare(hl_repair_work *work, const hl_model *model)
 {
@@ -81,7 +86,7 @@ hl_status hl_repair_run(hl_repair_work *work, const hl_model *model, const hl_he
     hl_tokenizer     *tokenizer = NULL;
     hl_corpus        *corpus    = NULL;
 
-    if (!is_wanted(work) || work->why[0] != '\0' || heads->n_heads == 0)
+    if (!hl_repair_is_planned(work) || heads->n_heads == 0)
         return HL_OK;
     hl_status status = name_state(work);
     if (status == HL_OK)

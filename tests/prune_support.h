@@ -110,7 +110,8 @@ static inline void choose_uniform(choice *c, const hl_model *model)
 static inline void choose_ragged(choice *c, const hl_model *model)
 {
     for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
-        for (int64_t head = 0; head < layer % 3 + 1; head++)
+        for (int64_t head = 0; head < layer % 3 + 1 && model->config->layers[layer].n_heads > 0;
+             head++)
             choose(c, layer, (head + layer + 2) % model->config->layers[layer].n_heads);
     }
 }

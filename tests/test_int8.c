@@ -7,9 +7,21 @@
 #include "kernels/kernels.h"
 #include "kernels/quant.h"
 
-enum { MAX_VALUES = 1024, MAX_ROWS = 9, MAX_WEIGHTS = 9, MAX_BYTES = 2 * MAX_VALUES };
+enum { MAX_VALUES = 4608, MAX_ROWS = 9, MAX_WEIGHTS = 9, MAX_BYTES = 2 * MAX_VALUES };
 
-static const hl_dtype types[] = { HL_DTYPE_Q8_0, HL_DTYPE_Q4_0, HL_DTYPE_Q4_K, HL_DTYPE_Q6_K };
+/* Where a block's f16 scale and minimum stand. */
+static const struct {
+    hl_dtype dtype;
+    size_t   scale;
+    size_t   n_bytes;
+} types[] = {
+    { HL_DTYPE_Q8_0, 0, 2 },   { HL_DTYPE_Q4_0, 0, 2 },   { HL_DTYPE_Q4_1, 0, 4 },
+    { HL_DTYPE_Q5_0, 0, 2 },   { HL_DTYPE_Q5_1, 0, 4 },   { HL_DTYPE_Q3_K, 108, 2 },
+    { HL_DTYPE_Q4_K, 0, 4 },   { HL_DTYPE_Q5_K, 0, 4 },   { HL_DTYPE_Q6_K, 208, 2 },
+    { HL_DTYPE_IQ4_NL, 0, 2 }, { HL_DTYPE_IQ4_XS, 0, 2 }, { HL_DTYPE_TQ1_0, 52, 2 },
+    { HL_DTYPE_TQ2_0, 64, 2 },
+};
+enum { N_TYPES = sizeof types / sizeof *types };
 
 static uint64_t random_state = 5;
 
@@ -86,14 +98,17 @@ static void store_weights(uint8_t *out, hl_dtype dtype, int64_t n)
 {
     hl_dtype_block block   = hl_dtype_block_of(dtype);
     size_t         n_bytes = (size_t)n / block.n_values * block.n_bytes;
-    size_t         scale   = dtype == HL_DTYPE_Q6_K ? 208 : 0;
+    int            type    = 0;
+
+    while (types[type].dtype != dtype)
+        type++;
 
     for (size_t i = 0; i < n_bytes; i++)
         out[i] = (uint8_t)((random_value() + 1.0f) * 127.99f);
     for (size_t i = 0; i < n_bytes; i += block.n_bytes) {
-        for (int k = 0; k < (dtype == HL_DTYPE_Q4_K ? 2 : 1); k++) {
+        for (size_t k = 0; k < types[type].n_bytes; k += 2) {
             uint16_t half = hl_f32_to_f16(0.01f * random_value());
-            memcpy(out + i + scale + 2 * k, &half, sizeof half);
+            memcpy(out + i + types[type].scale + k, &half, sizeof half);
         }
     }
 }
@@ -147,7 +162,7 @@ static void check_backend(const hl_kernels *kernels, hl_dtype dtype)
     int64_t        step = (int64_t)hl_dtype_block_of(dtype).n_values;
 
     for (int i = 0; i < 60; i++) {
-        int64_t n = i % 7 * step < MAX_VALUES ? i % 7 * step : MAX_VALUES;
+        int64_t n = i == 7 ? MAX_VALUES : (i % 7 + i / 7 * 5) * step % 1280;
         make_problem(&p, dtype, n, i % (MAX_ROWS + 1), i % (MAX_WEIGHTS + 1));
         kernels->int8_dot(&p.dot);
         for (int64_t row = 0; row < p.dot.n_rows; row++) {
@@ -175,8 +190,8 @@ static void products_are_accurate(void **state)
 {
     (void)state;
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
-        for (int i = 0; i < 4 && kernels_of(*name)->int8_dot != NULL; i++)
-            check_backend(kernels_of(*name), types[i]);
+        for (int i = 0; i < N_TYPES && kernels_of(*name)->int8_dot != NULL; i++)
+            check_backend(kernels_of(*name), types[i].dtype);
     }
     assert_ok(hl_backend_select(NULL));
 }
@@ -205,8 +220,8 @@ static void rows_do_not_depend_on_company(void **state)
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
         const hl_kernels *kernels = kernels_of(*name);
 
-        for (int i = 0; i < 4 && kernels->int8_dot != NULL; i++) {
-            make_problem(&p, types[i], 768, MAX_ROWS, MAX_WEIGHTS);
+        for (int i = 0; i < N_TYPES && kernels->int8_dot != NULL; i++) {
+            make_problem(&p, types[i].dtype, 768, MAX_ROWS, MAX_WEIGHTS);
             kernels->int8_dot(&p.dot);
             for (int64_t row = 0; row < MAX_ROWS; row++) {
                 for (int64_t j = 0; j < MAX_WEIGHTS; j++)
@@ -226,16 +241,16 @@ static void extremes(void **state)
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
         const hl_kernels *kernels = kernels_of(*name);
 
-        for (int i = 0; i < 8 && kernels->int8_dot != NULL; i++) {
+        for (int i = 0; i < 2 * N_TYPES && kernels->int8_dot != NULL; i++) {
             float wanted;
-            make_problem(&p, types[i / 2], 512, 1, 1);
+            make_problem(&p, types[i / 2].dtype, 512, 1, 1);
             for (int64_t k = 0; k < 512; k++)
                 p.x[k] = i % 2 == 0 ? 1.0f : -1.0f;
             hl_int8_quantize(p.q, p.scales, p.sums, p.run_sums, p.x, 512);
             memset(p.stored, i / 2 == 0 ? 0x80 : 0xff, MAX_BYTES);
-            for (size_t at = types[i / 2] == HL_DTYPE_Q6_K ? 208 : 0; at < MAX_BYTES - 4;
-                 at += hl_dtype_block_of(types[i / 2]).n_bytes)
-                memset(p.stored + at, 0x20, types[i / 2] == HL_DTYPE_Q4_K ? 4 : 2);
+            for (size_t at = types[i / 2].scale; at < MAX_BYTES - 4;
+                 at += hl_dtype_block_of(types[i / 2].dtype).n_bytes)
+                memset(p.stored + at, 0x20, types[i / 2].n_bytes);
             hl_int8_dot_scalar(&p.dot);
             wanted = p.out[0];
             kernels->int8_dot(&p.dot);

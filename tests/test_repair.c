@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "kernels/gemm.h"
+#include "model/backward.h"
 #include "model/sample.h"
 #include "prune/repair.h"
 #include "prune/stream_walk.h"
@@ -13,7 +14,7 @@
 #define NEOX  "tests/data/families/gpt_neox"
 #define DEMO  "models/demo"
 
-enum { N_TEXT = 400, CONTEXT = 32 };
+enum { N_TEXT = 400, CONTEXT = 32, MAX_LAYERS = 16 };
 
 /* ------------------------------------------------------------------------ a text */
 
@@ -167,7 +168,7 @@ static void check_layer(hl_model *model, const hl_corpus *corpus, int64_t first)
     hl_repair *repair = repair_on(model, corpus, &c, 1);
     assert_int_equal(hl_repair_get_info(repair)->layers[0].dtype, HL_DTYPE_F32);
     assert_int_equal(hl_repair_get_info(repair)->n_tokens, N_TEXT);
-    assert_ok(hl_walk_open(&walk, model, corpus, &windows, 1));
+    assert_ok(hl_walk_open(&walk, model, corpus, &windows, NULL, 1));
     hl_walk_stream original = { .x = p.wanted };
     hl_walk_stream pruned   = {
           .x = p.had, .gates = gates, .z = p.z, .heads = p.heads, .n_heads = p.n_kept
@@ -257,14 +258,16 @@ static void numpy_solves_the_same(void **state)
 
 static void check_surgeon(const char *path)
 {
-    char      folder[64];
-    hl_model *model = open_model(path);
-    hl_walk  *walk  = NULL;
-    int64_t   H = model->info.n_heads, d = model->info.d_head, D = model->info.d_model;
-    double   *scores = malloc(sizeof *scores * (size_t)(model->info.n_layers * H));
-    float    *x      = malloc(sizeof *x * (size_t)(N_TEXT * D));
-    float    *z      = malloc(sizeof *z * (size_t)(N_TEXT * H * d));
-    int64_t   heads[MAX_HEADS];
+    char          folder[64];
+    hl_model     *model = open_model(path);
+    hl_walk      *walk  = NULL;
+    int64_t       H = model->info.n_heads, d = model->info.d_head, D = model->info.d_model;
+    double       *scores             = malloc(sizeof *scores * (size_t)(model->info.n_layers * H));
+    hl_squares   *fisher[MAX_LAYERS] = { 0 };
+    hl_gradients *of_gates           = NULL;
+    float        *x                  = malloc(sizeof *x * (size_t)(N_TEXT * D));
+    float        *z                  = malloc(sizeof *z * (size_t)(N_TEXT * H * d));
+    int64_t       heads[MAX_HEADS];
 
     assert_true(scores != NULL && x != NULL && z != NULL);
     for (int64_t i = 0; i < H; i++)
@@ -273,23 +276,29 @@ static void check_surgeon(const char *path)
     hl_corpus *corpus = open_ids(model, folder, N_TEXT);
     assert_ok(hl_surgeon_scores(scores, model, corpus,
                                 &(hl_surgeon_options){ .windows = windows, .n_threads = 2 }));
-    assert_ok(hl_walk_open(&walk, model, corpus, &windows, 1));
+    for (int64_t layer = 0; layer < model->info.n_layers; layer++)
+        assert_ok(hl_squares_new(&fisher[layer], D, 0, 1));
+    assert_ok(hl_output_gradients(&of_gates, fisher, model, corpus,
+                                  &(hl_gradient_options){ .windows = windows, .n_threads = 1 }));
+    hl_gradients_free(of_gates);
+    assert_ok(hl_walk_open(&walk, model, corpus, &windows, NULL, 1));
     hl_walk_stream stream = { .x = x, .z = z, .heads = heads, .n_heads = H };
     for (int64_t layer = 0; layer < model->info.n_layers; layer++) {
-        const hl_param *param   = hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
-        double          shape[] = { N_TEXT, (double)H, (double)d, (double)D };
-        float          *w0      = read_weight(&param->weight);
+        const hl_param *param = hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
+        double shape[] = { N_TEXT, (double)H, (double)d, (double)D, (double)fisher[layer]->n_rows };
+        float *w0      = read_weight(&param->weight);
 
         assert_ok(hl_walk_step(walk, &stream, layer));
         put_array(folder, "shape", shape, sizeof shape);
         put_array(folder, "z", z, sizeof *z * (size_t)(N_TEXT * H * d));
-        put_array(folder, "x", x, sizeof *x * (size_t)(N_TEXT * D));
+        put_array(folder, "fisher", fisher[layer]->gram, sizeof(double) * (size_t)(D * D));
         put_array(folder, "w0", w0, sizeof *w0 * (size_t)(D * H * d));
         put_array(folder, "scores", scores + layer * H, sizeof *scores * (size_t)H);
         double error = ask_numpy("surgeon_numpy.py", folder);
         if (!(error < 1e-6))
             fail_msg("%s, layer %d: off by %.2e", path, (int)layer, error);
         free(w0);
+        hl_squares_free(fisher[layer]);
     }
     free(scores);
     free(x);
@@ -298,6 +307,93 @@ static void check_surgeon(const char *path)
     hl_corpus_close(corpus);
     hl_model_close(model);
     remove_folder(folder);
+}
+
+/* Gradients of what the attention of each layer writes. */
+typedef struct output_gradients {
+    float  *rows[MAX_LAYERS]; /* (CONTEXT, d_model) */
+    int64_t d_model;
+} output_gradients;
+
+static hl_status take_outputs(void *context, int64_t layer, const float *gradient)
+{
+    output_gradients *all = context;
+    size_t            n   = sizeof *gradient * (size_t)(CONTEXT * all->d_model);
+
+    all->rows[layer] = malloc(n);
+    assert_non_null(all->rows[layer]);
+    memcpy(all->rows[layer], gradient, n);
+    return HL_OK;
+}
+
+/* The gradient of a head's gate is the sum over the tokens of g' W_h z_h: gate gradients are tested
+ * against PyTorch's elsewhere. */
+static void check_output_gradients(const char *path)
+{
+    char             folder[64];
+    hl_model        *model    = open_model(path);
+    hl_backward     *backward = NULL;
+    hl_walk         *walk     = NULL;
+    int64_t          H = model->info.n_heads, d = model->info.d_head, D = model->info.d_model;
+    output_gradients g     = { .d_model = D };
+    double          *gates = malloc(sizeof *gates * (size_t)(model->info.n_layers * H));
+    float           *x     = malloc(sizeof *x * (size_t)(CONTEXT * D));
+    float           *z     = malloc(sizeof *z * (size_t)(CONTEXT * H * d));
+    int64_t          tokens[CONTEXT], heads[MAX_HEADS];
+    double           nll = 0.0;
+
+    assert_true(gates != NULL && x != NULL && z != NULL);
+    snprintf(folder, sizeof folder, "%s", new_folder());
+    hl_corpus *corpus = open_ids(model, folder, CONTEXT);
+    for (int64_t i = 0; i < CONTEXT; i++)
+        tokens[i] = (int64_t)(hl_random_unit(7, (uint64_t)i) *
+                              (double)(model->info.d_vocab < 250 ? model->info.d_vocab : 250));
+    for (int64_t i = 0; i < H; i++)
+        heads[i] = i;
+    assert_ok(hl_backward_open(&backward, model, CONTEXT, 1));
+    backward->outputs         = take_outputs;
+    backward->outputs_context = &g;
+    assert_ok(hl_backward_run(gates, &nll, backward, tokens, CONTEXT, 1));
+    assert_ok(hl_walk_open(&walk, model, corpus, &windows, NULL, 1));
+    hl_walk_stream stream = { .x = x, .z = z, .heads = heads, .n_heads = H };
+    for (int64_t layer = 0; layer < model->info.n_layers; layer++) {
+        float *w0 = read_weight(&hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0)->weight);
+
+        assert_ok(hl_walk_step(walk, &stream, layer));
+        for (int64_t h = 0; h < H; h++) {
+            double sum = 0.0, size = 0.0;
+
+            for (int64_t i = 0; i < CONTEXT * D; i++) {
+                for (int64_t k = 0; k < d; k++) {
+                    double term = (double)g.rows[layer][i] * (double)w0[i % D * H * d + h * d + k] *
+                                  (double)z[i / D * H * d + h * d + k];
+                    sum += term;
+                    size += fabs(term);
+                }
+            }
+            if (!(fabs(sum - gates[layer * H + h]) <= 1e-5 * size))
+                fail_msg("%s, L%dH%d: %.9g, and the gate has %.9g", path, (int)layer, (int)h, sum,
+                         gates[layer * H + h]);
+        }
+        free(w0);
+        free(g.rows[layer]);
+    }
+    free(gates);
+    free(x);
+    free(z);
+    hl_walk_close(walk);
+    hl_backward_close(backward);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+static void output_gradients_add_up_to_gates(void **state)
+{
+    (void)state;
+    check_output_gradients(LLAMA);
+    check_output_gradients(NEOX);
+    check_output_gradients("tests/data/families/starcoder2");
 }
 
 static void numpy_scores_the_same(void **state)
@@ -310,6 +406,109 @@ static void numpy_scores_the_same(void **state)
     }
     check_surgeon(LLAMA);
     check_surgeon(NEOX);
+}
+
+/* ------------------------------------------------------------------ cases side by side */
+
+static double loss_of(const hl_evaluation *found, int64_t setting)
+{
+    return hl_evaluation_total(found, setting).nll / (double)found->n_scored;
+}
+
+static hl_evaluation *evaluate_as_it_is(const hl_model *model, const hl_corpus *corpus)
+{
+    hl_evaluation *found = NULL;
+
+    assert_ok(hl_evaluate(&found, model, corpus, NULL, 0,
+                          &(hl_evaluate_options){ .windows = windows, .n_threads = 1 }));
+    return found;
+}
+
+/* Cases that share streams, part and are equal have the losses of models that are repaired one by one,
+ * and the original has its own.  Returns false if the model cannot be repaired. */
+static bool check_cases(const char *path)
+{
+    enum { N_CASES = 5 };
+    char           folder[64];
+    hl_model      *model      = open_model(path);
+    choice         c[N_CASES] = { 0 };
+    hl_head_list   lists[N_CASES];
+    bool           means[N_CASES] = { false, false, false, true, false };
+    hl_evaluation *found = NULL, *whole = NULL;
+
+    if (hl_repair_check(model) != HL_OK || hl_walk_check(model) != HL_OK) {
+        print_message("%s: %s\n", path, hl_error_message());
+        hl_model_close(model);
+        return false;
+    }
+    snprintf(folder, sizeof folder, "%s", new_folder());
+    hl_corpus *corpus = open_ids(model, folder, 150);
+    choose_ragged(&c[0], model);
+    choose_ragged(&c[1], model);
+    c[1].list.n_heads -= c[1].list.n_heads > 1; /* parts from the first at its last head */
+    choose_ragged(&c[2], model);                /* equal to the first */
+    choose_ragged(&c[3], model);
+    for (int i = 0; i < N_CASES; i++) /* the last loses no head */
+        lists[i] = c[i].list;
+    assert_ok(hl_evaluate_cases(&found, model, corpus, corpus, lists, means, N_CASES,
+                                &(hl_repair_options){ .windows = windows, .n_threads = 1 },
+                                &windows));
+    whole = evaluate_as_it_is(model, corpus);
+    assert_int_equal(found->n_scored, whole->n_scored);
+    assert_int_equal(found->n_windows, whole->n_windows);
+    if (!(fabs(loss_of(found, -1) - loss_of(whole, -1)) <= 1e-6 * loss_of(whole, -1)))
+        fail_msg("%s: a walk has a loss of %.9f, a pass %.9f", path, loss_of(found, -1),
+                 loss_of(whole, -1));
+    assert_true(loss_of(found, 4) == loss_of(found, -1));
+    assert_true(loss_of(found, 0) == loss_of(found, 2));
+    assert_true(hl_evaluation_total(found, 4).kl == 0.0);
+    assert_true(hl_evaluation_total(found, 0).kl > 0.0);
+    for (int i = 0; i < 2; i++) {
+        hl_repair     *repair = repair_on(model, corpus, &c[i], 1);
+        hl_evaluation *alone  = NULL;
+
+        assert_ok(hl_model_set_repair(model, repair));
+        alone = evaluate_as_it_is(model, corpus);
+        if (!(fabs(loss_of(found, i) - loss_of(alone, -1)) <= 2e-5 * loss_of(alone, -1)))
+            fail_msg("%s, case %d: %.9f side by side, %.9f alone", path, i, loss_of(found, i),
+                     loss_of(alone, -1));
+        assert_ok(hl_model_set_repair(model, NULL));
+        hl_evaluation_free(alone);
+        hl_repair_free(repair);
+    }
+    hl_evaluation_free(found);
+    hl_evaluation_free(whole);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+    return true;
+}
+
+static void cases_are_as_alone(void **state)
+{
+    static const char *const families[] = { "falcon", "granite", "mixtral", "gemma3", "olmo2" };
+    static const char *const more[] = { "lfm2", "gemma4", "helium", "glm4", "falcon_h1", "jamba" };
+    const char              *only   = getenv("HEADLIGHT_REPAIR_FAMILY"); /* a folder */
+    char                     path[1024];
+    (void)state;
+
+    no_lapack_skips();
+    if (only != NULL) {
+        (void)check_cases(only);
+        return;
+    }
+    assert_true(check_cases(LLAMA));
+    assert_true(check_cases(NEOX));
+    for (size_t i = 0;
+         path_exists(in_shared("golden/families")) && i < sizeof families / sizeof *families; i++) {
+        snprintf(path, sizeof path, "%s/%s", in_shared("golden/families"), families[i]);
+        assert_true(check_cases(path) == (i < 3));
+    }
+    for (size_t i = 0; path_exists(in_shared("golden/families2")) && i < sizeof more / sizeof *more;
+         i++) {
+        snprintf(path, sizeof path, "%s/%s", in_shared("golden/families2"), more[i]);
+        (void)check_cases(path);
+    }
 }
 
 /* ------------------------------------------------------------------ threads, devices */
@@ -723,7 +922,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numpy_solves_the_same),
+        cmocka_unit_test(output_gradients_add_up_to_gates),
         cmocka_unit_test(numpy_scores_the_same),
+        cmocka_unit_test(cases_are_as_alone),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(devices_agree),
         cmocka_unit_test(repaired_models_are_written),
@@ -734,5 +935,6 @@ int main(void)
         cmocka_unit_test(short_texts_and_empty_layers_are_told),
         cmocka_unit_test(activations_must_be_finite),
     };
+    cmocka_set_test_filter(getenv("HEADLIGHT_REPAIR_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

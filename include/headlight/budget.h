@@ -18,7 +18,8 @@ extern "C" {
  *     hl_frontier_free(frontier);
  *
  * Ranks the heads by several rankers on one half of a text, switches more and more of them off, and
- * measures on the other half what that costs.  Stops where a budget ends, and says which heads to
+ * measures on the other half what that costs: with the heads disabled, or of the models that are repaired
+ * on the first half (hl_repair_heads).  Stops where a budget ends, and says which heads to
  * remove.  A rise of the loss or a KL is within its budget where the upper end of its 95% confidence
  * interval is: of all numbers of heads, the largest below which no measured one is beyond. */
 
@@ -30,10 +31,12 @@ typedef struct hl_budget_options {
     double until_kl;    /* mean KL divergence from the unpruned model, nats per token */
     size_t until_bytes; /* of the tensors that would be written */
 
-    const hl_ranker *rankers; /* (n_rankers); NULL: fluctuation, gradient and output-norm */
+    const hl_ranker *rankers; /* (n_rankers); NULL: gradient, output-norm and fluctuation, or with a
+                               * repair surgeon */
     int64_t          n_rankers;
     hl_choice        choice; /* limits of the choice; ratio and count are ignored */
     bool             groups; /* query heads of a KV head go together */
+    bool             repair; /* measure repaired models */
 
     const hl_prune_options *write; /* how it would be written, and */
     const char             *path;  /* where, for the size; NULL: a folder, or GGUF of a GGUF file */
@@ -80,7 +83,8 @@ typedef struct hl_frontier {
 
 /* Without a test corpus, every second window of the corpus is held out (whole documents, where there
  * are 16 or more).  HL_BAD_ARGUMENT for budgets that cannot be, or that nothing fits: the message says
- * what came nearest.  HL_BAD_INPUT for a text of too few windows.  HL_UNSUPPORTED for an encoder. */
+ * what came nearest.  HL_BAD_INPUT for a text of too few windows.  HL_UNSUPPORTED for an encoder, and as
+ * hl_repair_check with a repair. */
 HL_API hl_status hl_frontier_find(hl_frontier **out, const hl_model *model,
                                   const hl_tokenizer *tokenizer, const hl_corpus *corpus,
                                   const hl_corpus *test_corpus, const hl_budget_options *options);

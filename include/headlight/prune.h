@@ -132,10 +132,12 @@ typedef struct hl_moments_options {
 
 /* ------------------------------------------------------------------ surgeon
  *
- * hl_evidence_take measures it.  The order for heads whose removal is repaired (hl_repair_heads): a layer's heads go one by one, each time
- * the one whose absence the others' output projections can make up for best, and its score is the squared
- * error of what the layer writes by then, over the variance of the residual stream.  It costs a pass over
- * the text, and an inverse for each layer. */
+ * hl_evidence_take measures it.  The order for heads whose removal is repaired (hl_repair_heads): a layer's
+ * heads go one by one, each time the one whose absence the others' output projections can make up for
+ * best.  Its score is the rise of the loss, nats per token, that the error left causes to second order,
+ * by the gradients of the loss with respect to what the layer's attention writes.  For a model without
+ * gradients (a layer with a state), it is the squared error over the variance of the residual stream.
+ * It costs a pass over the text, a backward pass, and an inverse for each layer. */
 
 typedef struct hl_surgeon_options {
     hl_window_options    windows; /* n_batch and stride must be 0 */
@@ -185,7 +187,7 @@ HL_API const char *hl_ranker_summary(size_t ranker);
 HL_API const char *hl_ranker_verdict(size_t ranker);
 /* Returns the ranker that AUTO stands for, before there is evidence: GRADIENT for up to a fifth of
  * all heads, where it cost least on average in our sweeps (doc/sweep.md), beyond that OUTPUT_NORM.
- * It is also OUTPUT_NORM for an encoder, which has no loss to take gradients of, and without texts.
+ * It is also OUTPUT_NORM for models without gradients (encoders, layers with a state), and without texts.
  *  `ratio` is the share of heads to be removed, 0 if unknown; the model may be NULL. */
 HL_API hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio);
 /* Finds a ranker by name.  Returns HL_BAD_ARGUMENT, with all names, if there is no such ranker. */

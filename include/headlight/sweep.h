@@ -152,7 +152,8 @@ HL_API hl_status hl_rank_reselected(hl_ranking **out, hl_model *model, hl_ranker
  *     hl_sweep_free(sweep);
  *
  * Ranks heads on one text, disables more and more of them in that order, and measures the cost on
- * another text.  For comparison it also runs random orders, and disables every head alone.
+ * another text.  For comparison it also runs random orders, and disables every head alone unless
+ * no_singles is set.
  *
  * A run sets the model's gates, so no other thread may use the model at that time.  The resulting
  * sweep does not change, and any number of threads may read it at once. */
@@ -190,6 +191,7 @@ typedef struct hl_sweep_options {
     hl_around        around;       /* as in hl_window_options */
     bool             shared_texts; /* the two texts may have documents in common */
     bool             repair;       /* also with means, and repaired (hl_repair_heads) */
+    bool             no_singles; /* no head is disabled alone: no table of heads and correlations */
     /* (n_words) texts; for every setting the number of correctly predicted last words is counted.
      * NULL: none. */
     const hl_word_text *words;

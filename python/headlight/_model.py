@@ -449,8 +449,9 @@ class Model:
                  token_ids: Any = None, until_loss: float = 0.0, until_kl: float = 0.0,
                  until_bytes: int = 0, rankers: Sequence[str] = (), keep: Off = (),
                  per_layer_max: int = 0, empty_layers: bool = False, groups: bool = False,
-                 context: int = 0, max_tokens: int = 8192, seed: int = 0, n_threads: int = 0,
-                 special: str = "window", out: Optional[Path] = None) -> Frontier:
+                 repair: bool = False, context: int = 0, max_tokens: int = 8192, seed: int = 0,
+                 n_threads: int = 0, special: str = "window",
+                 out: Optional[Path] = None) -> Frontier:
         """How many heads can go within a budget, and which (hl_frontier_find).
 
             found = model.frontier(files="models/text/alice.txt", until_loss=0.05)
@@ -459,7 +460,8 @@ class Model:
         Heads are ranked on one half of the text and tried on the other.  until_loss, until_kl: nats
         per token, by the upper end of the 95% interval; until_bytes: of tensors; none: a loss of
         0.05.  rankers: () for the three that cost least in our sweeps.  keep: heads, layers and types of
-        heads that stay, "L0,L5H1,induction".  out: where it would be written, for the size."""
+        heads that stay, "L0,L5H1,induction".  repair: measure models whose output projections
+        are solved again, as `headlight prune` writes them, and not with the heads disabled.  out: where it would be written, for the size."""
         names = keep if isinstance(keep, str) else ",".join(keep)
         numbers = (c.c_int * max(1, len(rankers)))()
         for i, name in enumerate(rankers):
@@ -470,7 +472,7 @@ class Model:
         windows = s.WindowOptions(context, 0, 0, max_tokens, False, 0, 0, _around(special))
         options = s.BudgetOptions(until_loss=until_loss, until_kl=until_kl, until_bytes=until_bytes,
                                   rankers=numbers if rankers else None, n_rankers=len(rankers),
-                                  groups=groups, path=None if out is None else path_bytes(out),
+                                  groups=groups, repair=repair, path=None if out is None else path_bytes(out),
                                   windows=windows, seed=seed, n_threads=n_threads,
                                   progress=watcher.callback)
         options.choice.per_layer_max = per_layer_max

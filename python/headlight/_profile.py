@@ -316,7 +316,7 @@ class Profile:
                  thresholds: Optional[Dict[str, float]] = None,
                  training: Optional["Profile"] = None) -> List[Diagnosis]:
         """Alarms and observations.  before: the same model's profile at an earlier time.
-        training: its profile on the training text, to tell overfitting.
+        training: its profile on the training text, to detect overfitting.
         thresholds: {"collapse-share": 0.2 ...}, else the defaults."""
         limits = library().hl_thresholds_default()
         for name, value in (thresholds or {}).items():

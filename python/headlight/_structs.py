@@ -359,7 +359,7 @@ class BudgetOptions(c.Structure):
     c_name = "hl_budget_options"
     _fields_ = [*_fields(c.c_double, "until_loss", "until_kl"), ("until_bytes", Size),
                 ("rankers", c.POINTER(c.c_int)), ("n_rankers", c.c_int64), ("choice", Choice),
-                ("groups", c.c_bool), ("write", Pointer), ("path", Text),
+                ("groups", c.c_bool), ("repair", c.c_bool), ("write", Pointer), ("path", Text),
                 ("windows", WindowOptions), ("seed", c.c_uint64), ("memory_bytes", Size),
                 ("n_threads", c.c_int32), ("progress", ProgressCallback), ("context", Pointer)]
 

@@ -26,7 +26,7 @@ enum {
     NIBBLES_ROWS  = 4,    /* rows of x that share each read of W, if there are enough */
     NIBBLES_PART  = 4096, /* columns that are multiplied at a time, with x in order */
     NIBBLES_HALF  = 128,  /* values of 64 bytes of nibbles */
-    NIBBLES_AHEAD = 2048, /* bytes that are read ahead */
+    NIBBLES_AHEAD = 4096, /* bytes that are read ahead */
 };
 
 /* x in the order of the vectors.  Aligned, because loads that cross a cache line take twice as long

@@ -13,8 +13,25 @@
 
 bool hl_int8_has(hl_dtype dtype)
 {
-    return dtype == HL_DTYPE_Q8_0 || dtype == HL_DTYPE_Q4_0 || dtype == HL_DTYPE_Q4_K ||
-           dtype == HL_DTYPE_Q6_K;
+    switch (dtype) {
+    case HL_DTYPE_Q4_0:
+    case HL_DTYPE_Q4_1:
+    case HL_DTYPE_Q5_0:
+    case HL_DTYPE_Q5_1:
+    case HL_DTYPE_Q8_0:
+    case HL_DTYPE_Q3_K:
+    case HL_DTYPE_Q4_K:
+    case HL_DTYPE_Q5_K:
+    case HL_DTYPE_Q6_K:
+    case HL_DTYPE_IQ4_NL:
+    case HL_DTYPE_IQ4_XS:
+    case HL_DTYPE_TQ1_0:
+    case HL_DTYPE_TQ2_0:
+    case HL_DTYPE_MXFP4:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static int32_t largest_bits(const float x[HL_INT8_BLOCK])

@@ -19,7 +19,7 @@
 #define HL_INT8_BLOCK 32
 #define HL_INT8_RUN   16 /* values with a sum of their own */
 
-/* Like hl_dot of dense.h, for Q8_0, Q4_0, Q4_K and Q6_K. */
+/* Like hl_dot of dense.h, for the types of hl_int8_has. */
 typedef struct hl_int8_dot {
     float             *out;
     int64_t            out_stride;
@@ -33,6 +33,7 @@ typedef struct hl_int8_dot {
     int64_t            n;
 } hl_int8_dot;
 
+/* Blocks of 3 to 8 bits whose minima, if any, belong to 32 values. */
 bool hl_int8_has(hl_dtype dtype);
 
 /* n is a multiple of 32; run_sums is (n / 16) sums of q.  A non-finite value makes the scale of its
@@ -41,7 +42,7 @@ void hl_int8_quantize(int8_t *q, float *scales, float *sums, int32_t *run_sums, 
                       int64_t n);
 
 void hl_int8_dot_scalar(const hl_int8_dot *dot);
-/* The AVX-512 version uses VNNI if the CPU has it, otherwise the code for AVX2. */
+/* The AVX-512 version is int8_dot_avx512.h if the CPU has VNNI, otherwise the code for AVX2. */
 void hl_int8_dot_avx2(const hl_int8_dot *dot);
 void hl_int8_dot_avx512(const hl_int8_dot *dot);
 

@@ -9,7 +9,8 @@
  * and the second sum is the same for all rows of W, so that they start from it.  c is a power of
  * two.  One row of x reads one row of W after the other, as in dense_products.h (two of Q4_0, whose
  * sums would wait for each other); more rows of x read four side by side, and share unpacked values
- * of Q8_0 and Q4_0.  A row's result does not depend on the others. */
+ * of Q8_0 and Q4_0.  Other types are unpacked to bytes first.  A row's result does not depend on the
+ * others. */
 #ifndef HL_KERNELS_INT8_DOT_AVX2_H
 #define HL_KERNELS_INT8_DOT_AVX2_H
 
@@ -25,8 +26,11 @@
 #endif
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
+#include "kernels/quant_ints_avx2.h"
+
 enum {
-    WEIGHTS = 4,
+    WEIGHTS    = 4,
+    INT8_AHEAD = 4096, /* bytes that are read ahead of a row in bytes */
 #ifdef INT8_VNNI
     ROWS = 4, /* rows of x at a time: there are 32 registers */
 #else
@@ -36,7 +40,7 @@ enum {
 
 /* ------------------------------------------------------------- small pieces */
 
-INLINE __m256i load32(const void *p)
+INLINE __m256i load_bytes(const void *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);
 }
@@ -106,7 +110,7 @@ INLINE void add_q8_0(block_sums sums, const x_block *x, int n_x, const uint8_t *
     float   scales[ROWS][WEIGHTS];
 
     for (int r = 0; r < n_x; r++) {
-        q[r] = load32(x[r].q);
+        q[r] = load_bytes(x[r].q);
         load_scales(scales[r], b, 0, n_weights, x[r].scales[0]);
 #ifdef INT8_VNNI
         start[r] = start_of(q[r], 7);
@@ -115,7 +119,7 @@ INLINE void add_q8_0(block_sums sums, const x_block *x, int n_x, const uint8_t *
 #endif
     }
     for (int j = 0; j < n_weights; j++) {
-        __m256i w = load32(b[j] + 2);
+        __m256i w = load_bytes(b[j] + 2);
 #ifdef INT8_VNNI
         __m256i u = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
 #else
@@ -132,14 +136,6 @@ INLINE void add_q8_0(block_sums sums, const x_block *x, int n_x, const uint8_t *
     }
 }
 
-/* 16 bytes twice, the second time shifted: low nibbles, then high ones. */
-INLINE __m256i nibbles(const uint8_t *p)
-{
-    __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
-    __m256i shifted = _mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4));
-    return _mm256_and_si256(shifted, _mm256_set1_epi8(15));
-}
-
 INLINE void add_q4_0(block_sums sums, const x_block *x, int n_x, const uint8_t *const *b,
                      int n_weights)
 {
@@ -147,7 +143,7 @@ INLINE void add_q4_0(block_sums sums, const x_block *x, int n_x, const uint8_t *
     float   scales[ROWS][WEIGHTS];
 
     for (int r = 0; r < n_x; r++) {
-        q[r]     = load32(x[r].q);
+        q[r]     = load_bytes(x[r].q);
         start[r] = start_of(q[r], 3);
         load_scales(scales[r], b, 0, n_weights, x[r].scales[0]);
     }
@@ -187,14 +183,14 @@ INLINE void add_q4_k(__m256 *sums, const x_block *x, const uint8_t *const *b, in
         _mm256_storeu_ps(scales, _mm256_mul_ps(scale, _mm256_loadu_ps(x->scales)));
         for (int s = 0; s < 8; s += 2) {
             const __m256i mask  = _mm256_set1_epi8(15);
-            __m256i       bytes = load32(b[j] + 16 + 16 * s);
+            __m256i       bytes = load_bytes(b[j] + 16 + 16 * s);
             __m256i       low   = _mm256_and_si256(bytes, mask);
             __m256i       high  = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
             __m256i       zero  = _mm256_setzero_si256();
 
-            part = add_scaled(part, scales[s], add_products(zero, low, load32(x->q + 32 * s)));
+            part = add_scaled(part, scales[s], add_products(zero, low, load_bytes(x->q + 32 * s)));
             part = add_scaled(part, scales[s + 1],
-                              add_products(zero, high, load32(x->q + 32 * s + 32)));
+                              add_products(zero, high, load_bytes(x->q + 32 * s + 32)));
         }
         sums[j] = _mm256_fmadd_ps(_mm256_set1_ps(d[j]), part, sums[j]);
         sums[j] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_set1_ps(d_min[j]), minimum),
@@ -205,8 +201,8 @@ INLINE void add_q4_k(__m256 *sums, const x_block *x, const uint8_t *const *b, in
 /* Unpacks 32 values, starting at value 32 s, plus 32. */
 INLINE __m256i unpack_q6_k(const uint8_t *b, int s)
 {
-    __m256i low  = _mm256_srli_epi16(load32(b + s / 4 * 64 + s % 2 * 32), s / 2 % 2 * 4);
-    __m256i high = _mm256_srli_epi16(load32(b + 128 + s / 4 * 32), s % 4 * 2);
+    __m256i low  = _mm256_srli_epi16(load_bytes(b + s / 4 * 64 + s % 2 * 32), s / 2 % 2 * 4);
+    __m256i high = _mm256_srli_epi16(load_bytes(b + 128 + s / 4 * 32), s % 4 * 2);
 
     low  = _mm256_and_si256(low, _mm256_set1_epi8(15));
     high = _mm256_and_si256(high, _mm256_set1_epi8(3));
@@ -221,7 +217,7 @@ INLINE void add_q6_k(__m256 *sums, const x_block *x, const uint8_t *const *b, in
 
     load_scales(d, b, 208, n_weights, 1.0f);
     for (int s = 0; s < 8; s++)
-        start[s] = start_of(load32(x->q + 32 * s), 5);
+        start[s] = start_of(load_bytes(x->q + 32 * s), 5);
     for (int j = 0; j < n_weights; j++) {
         __m256 part = _mm256_setzero_ps(), eight = part;
 
@@ -234,8 +230,9 @@ INLINE void add_q6_k(__m256 *sums, const x_block *x, const uint8_t *const *b, in
             at = _mm256_add_epi32(at, _mm256_set1_epi32(s % 4 * 2));
             __m256 scale =
                 _mm256_mul_ps(_mm256_permutevar8x32_ps(eight, at), _mm256_set1_ps(x->scales[s]));
-            __m256i product = add_products(start[s], unpack_q6_k(b[j], s), load32(x->q + 32 * s));
-            part            = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(product), part);
+            __m256i product =
+                add_products(start[s], unpack_q6_k(b[j], s), load_bytes(x->q + 32 * s));
+            part = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(product), part);
         }
         sums[j] = _mm256_fmadd_ps(_mm256_set1_ps(d[j]), part, sums[j]);
     }
@@ -322,6 +319,77 @@ INLINE void dot_all(const hl_int8_dot *d, hl_dtype dtype)
     }
 }
 
+/* ------------------------------------------------- types that become bytes first */
+
+/* Adds n_runs runs of 32 values; the sign of w moves to q. */
+INLINE __m256 add_ints(__m256 sums, float *minima, const x_block *x, const quant_ints *w,
+                       int n_runs, bool with_minimum)
+{
+    for (int run = 0; run < n_runs; run++) {
+        __m256i q       = load_bytes(w->q + 32 * run);
+        __m256i s       = _mm256_sign_epi8(load_bytes(x->q + 32 * run), q);
+        __m256i product = add_products(_mm256_setzero_si256(), _mm256_abs_epi8(q), s);
+        __m256  scale =
+            _mm256_set_m128(_mm_set1_ps(w->scale[2 * run + 1]), _mm_set1_ps(w->scale[2 * run]));
+
+        scale = _mm256_mul_ps(scale, _mm256_set1_ps(x->scales[run]));
+        sums  = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(product), sums);
+        if (with_minimum)
+            *minima += w->minimum[2 * run] * x->sums[run];
+    }
+    return sums;
+}
+
+INLINE void ints_row(float *out, const uint8_t *b, x_block x, int64_t n, hl_dtype dtype,
+                     int n_values, int n_bytes)
+{
+    const bool with_minimum = has_minimum(dtype);
+    __m256     sums         = _mm256_setzero_ps();
+    float      minima       = 0.0f;
+    quant_ints w;
+
+    for (int64_t i = 0; i < n; i += N_INTS) {
+        int64_t values = n - i < N_INTS ? n - i : N_INTS;
+
+        for (int byte = 0; byte < N_INTS / n_values * n_bytes; byte += 64)
+            _mm_prefetch((const char *)b + byte + INT8_AHEAD, _MM_HINT_T0);
+        if (values == N_INTS)
+            unpack_ints(&w, dtype, b, N_INTS / n_values);
+        else
+            unpack_ints(&w, dtype, b, (int)(values / n_values));
+        sums = add_ints(sums, &minima, &x, &w, (int)(values / 32), with_minimum);
+        b += values / n_values * n_bytes;
+        x = (x_block){ x.q + values, x.scales + values / 32, x.sums + values / 32 };
+    }
+    *out = sum_lanes(sums) + minima;
+}
+
+INLINE void ints_all(const hl_int8_dot *d, hl_dtype dtype, int n_values, int n_bytes)
+{
+    for (int64_t j = 0; j < d->n_weights; j++) {
+        for (int64_t row = 0; row < d->n_rows; row++) {
+            int64_t at = row * d->n;
+            x_block x = { d->q + at, d->scales + at / HL_INT8_BLOCK, d->sums + at / HL_INT8_BLOCK };
+
+            ints_row(d->out + row * d->out_stride + j, d->w[j], x, d->n, dtype, n_values, n_bytes);
+        }
+    }
+}
+
+TARGET static __attribute__((noinline)) void dot_ints(const hl_int8_dot *d)
+{
+#define INTS_CASE(type, TYPE, n_values, n_bytes)                                                   \
+    case HL_DTYPE_##TYPE:                                                                          \
+        ints_all(d, HL_DTYPE_##TYPE, n_values, n_bytes);                                           \
+        break;
+    switch (d->dtype) {
+        HL_EACH_TYPE_OF_INTS(INTS_CASE)
+    default:
+        break;
+    }
+#undef INTS_CASE
+}
+
 TARGET static void int8_dot(const hl_int8_dot *d)
 {
     switch (d->dtype) {
@@ -334,8 +402,11 @@ TARGET static void int8_dot(const hl_int8_dot *d)
     case HL_DTYPE_Q4_K:
         dot_all(d, HL_DTYPE_Q4_K);
         break;
-    default:
+    case HL_DTYPE_Q6_K:
         dot_all(d, HL_DTYPE_Q6_K);
+        break;
+    default:
+        dot_ints(d);
         break;
     }
 }

@@ -5,17 +5,17 @@
 #include "kernels/attention_received.h"
 #define INT8_VNNI
 #include "kernels/int8_dot_avx2.h"
+#include "kernels/int8_dot_avx512.h"
 #include "kernels/kernels.h"
 #include "kernels/quant.h"
 
-/* Vectors stay at 32 bytes here: AVX-512 contributes only the VNNI instruction, which the first
- * CPUs with AVX-512 lack. */
+/* The first CPUs with AVX-512 lack VNNI. */
 void hl_int8_dot_avx512(const hl_int8_dot *dot)
 {
-    if (hl_cpu_features()->vnni)
-        int8_dot(dot);
-    else
+    if (!hl_cpu_features()->vnni)
         hl_int8_dot_avx2(dot);
+    else if (!int8_dot_wide(dot))
+        int8_dot(dot);
 }
 
 const hl_kernels hl_kernels_avx512 = {

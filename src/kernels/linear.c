@@ -25,8 +25,8 @@ enum {
     PANEL_FLOATS   = 2048 * 1024, /* fewer, if a thread would need more floats than this */
     ROW_BLOCK      = 256,         /* rows of x per block */
     MANY_PANELS    = 16,          /* with at least this many panels, x is not cut into blocks */
-    FEW_PANEL      = 32,          /* rows of W per call of dot products */
-    FEW_BYTES      = 64 * 1024,   /* bytes of W that a thread takes at a time if no panel is made */
+    FEW_PANEL      = 512,         /* rows of W per call of dot products */
+    FEW_BYTES      = 1 << 20,     /* bytes of W that a thread takes at a time if no panel is made */
     FEW_STEP       = 8,           /* a thread takes a multiple of this many rows */
     SHARES_EACH    = 4,           /* each thread takes rows at least this many times */
     ALONE_PRODUCTS = 64 * 1024,
@@ -387,10 +387,11 @@ static void run_many(const linear_task *task, const panel *p, int64_t block, con
 
         if (range.n <= 0 || is_few(task, sequence))
             continue;
-        if (strip != NULL)
+        if (strip != NULL) {
             multiply_strip(task, p->begin, range, strip);
-        else
-            multiply_panel(task, p, range);
+            continue;
+        }
+        multiply_panel(task, p, range);
         add_bias(task, p, range);
     }
 }
@@ -404,6 +405,7 @@ static hl_status run_strips(const linear_task *task, const panel *p, int64_t blo
         part.begin = begin;
         part.end   = p->end - begin < HL_STRIP ? p->end : begin + HL_STRIP;
         HL_NEED(pack_strip(&strip, task, &part));
+        strip.bias = task->bias != NULL ? task->bias + part.begin : NULL;
         run_many(task, &part, block, &strip);
     }
     return HL_OK;

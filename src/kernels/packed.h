@@ -38,6 +38,8 @@ typedef struct hl_strip {
     int     run;    /* INT8: columns that share a scale, 16 or 32 */
     float  *scales; /* INT8: (k / 16, HL_STRIP) */
     float  *minima; /* INT8: (k / 16, HL_STRIP), or NULL */
+
+    const float *bias; /* (n), added to every product, or NULL */
 } hl_strip;
 
 /* A back end's functions. */

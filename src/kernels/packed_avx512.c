@@ -123,12 +123,30 @@ BF16_TARGET static void round_row(uint16_t *out, const float *x, int64_t k)
 {
     int64_t i = 0;
 
-    for (; i < k; i += VL) {
-        int64_t left   = k - i < VL ? k - i : VL;
-        int64_t room   = left + left % 2;
-        __m256i halves = (__m256i)_mm512_cvtneps_pbh((__m512)load_part(x + i, left));
-        memcpy(out + i, &halves, (size_t)room * sizeof *out);
+    for (; i + VL <= k; i += VL) {
+        __m256i halves = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i));
+        _mm256_storeu_si256((__m256i *)(void *)(out + i), halves);
     }
+    for (; i < k; i += VL) {
+        int64_t left   = k - i;
+        __m256i halves = (__m256i)_mm512_cvtneps_pbh((__m512)load_part(x + i, left));
+        memcpy(out + i, &halves, (size_t)(left + left % 2) * sizeof *out);
+    }
+}
+
+/* 16 rows and 32 columns of floats as pairs: out[pair][row]. */
+BF16_TARGET static void pack_pairs(uint16_t *out, const float *rows, int64_t stride)
+{
+    vf square[VL];
+
+    for (int row = 0; row < VL; row++) {
+        const float *at = rows + row * stride;
+        square[row] =
+            (vf)(__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(at + VL), _mm512_loadu_ps(at));
+    }
+    vf_transpose(square);
+    for (int pair = 0; pair < VL; pair++)
+        vf_store((float *)(void *)(out + 2 * pair * HL_STRIP), square[pair]);
 }
 
 /* Packs DEPTH columns of floats at a time, and pairs them for BF16. */
@@ -147,14 +165,20 @@ static void pack_floats(hl_strip *out, float *room, const float *w, int64_t stri
         return;
     }
     for (int64_t first = 0; first < k; first += COLUMNS) {
-        int64_t count = k - first < COLUMNS ? k - first : COLUMNS;
+        int64_t   count = k - first < COLUMNS ? k - first : COLUMNS;
+        uint16_t *pairs = (uint16_t *)(void *)room + first * HL_STRIP;
 
+        if (is_rows && n == HL_STRIP && count == COLUMNS) {
+            for (int64_t part = 0; part < HL_STRIP; part += VL)
+                pack_pairs(pairs + 2 * part, w + part * stride + first, stride);
+            continue;
+        }
         if (is_rows)
             pack_rows(some, w + first, stride, n, count);
         else
             pack_columns(some, w + first * stride, stride, n, count);
         for (int64_t i = 0; i < count; i += 2)
-            pair_columns((uint16_t *)(void *)room + (first + i) * HL_STRIP, some + i * HL_STRIP,
+            pair_columns(pairs + i * HL_STRIP, some + i * HL_STRIP,
                          i + 1 < count ? some + (i + 1) * HL_STRIP : NULL);
     }
 }
@@ -267,9 +291,10 @@ HL_INLINE __mmask16 lanes_of(int64_t n, int v)
     return left >= VL ? 0xffff : (__mmask16)(left <= 0 ? 0 : (1 << left) - 1);
 }
 
-typedef __m512 tile_sums[TILE_X][VECTORS];
+typedef __m512   tile_row[VECTORS];
+typedef tile_row tile_sums[TILE_X];
 
-HL_INLINE void load_tile(tile_sums sums, const float *c, int64_t c_stride, int rows, int64_t n,
+HL_INLINE void load_tile(tile_row *sums, const float *c, int64_t c_stride, int rows, int64_t n,
                          bool is_first)
 {
     for (int r = 0; r < rows; r++) {
@@ -280,17 +305,24 @@ HL_INLINE void load_tile(tile_sums sums, const float *c, int64_t c_stride, int r
     }
 }
 
-HL_INLINE void store_tile(float *c, int64_t c_stride, tile_sums sums, int rows, int64_t n)
+/* Stores the sums, plus `bias` if it is not NULL. */
+HL_INLINE void store_tile(float *c, int64_t c_stride, tile_row *sums, int rows, int64_t n,
+                          const float *bias)
 {
-    for (int r = 0; r < rows; r++) {
-        for (int v = 0; v < VECTORS; v++)
-            _mm512_mask_storeu_ps(c + r * c_stride + v * VL, lanes_of(n, v), sums[r][v]);
+    for (int v = 0; v < VECTORS; v++) {
+        __mmask16 lanes = lanes_of(n, v);
+        __m512    more =
+            bias != NULL ? _mm512_maskz_loadu_ps(lanes, bias + v * VL) : _mm512_setzero_ps();
+        for (int r = 0; r < rows; r++)
+            _mm512_mask_storeu_ps(c + r * c_stride + v * VL, lanes,
+                                  bias != NULL ? _mm512_add_ps(sums[r][v], more) : sums[r][v]);
     }
 }
 
 /* Adds `depth` columns. */
 HL_INLINE void tile_f32(float *c, int64_t c_stride, const float *x, int64_t x_stride,
-                        const float *w, int64_t depth, int64_t n, int rows, bool is_first)
+                        const float *w, int64_t depth, int64_t n, int rows, bool is_first,
+                        const float *bias)
 {
     tile_sums sums;
 
@@ -306,13 +338,13 @@ HL_INLINE void tile_f32(float *c, int64_t c_stride, const float *x, int64_t x_st
                 sums[r][v] = _mm512_fmadd_ps(value, at[v], sums[r][v]);
         }
     }
-    store_tile(c, c_stride, sums, rows, n);
+    store_tile(c, c_stride, sums, rows, n, bias);
 }
 
 /* Adds `depth` pairs of columns. */
 __attribute__((always_inline)) BF16_TARGET static inline void
 tile_bf16(float *c, int64_t c_stride, const uint16_t *x, int64_t x_stride, const uint16_t *w,
-          int64_t depth, int64_t n, int rows, bool is_first)
+          int64_t depth, int64_t n, int rows, bool is_first, const float *bias)
 {
     tile_sums sums;
 
@@ -330,7 +362,7 @@ tile_bf16(float *c, int64_t c_stride, const uint16_t *x, int64_t x_stride, const
                 sums[r][v] = _mm512_dpbf16_ps(sums[r][v], value, at[v]);
         }
     }
-    store_tile(c, c_stride, sums, rows, n);
+    store_tile(c, c_stride, sums, rows, n, bias);
 }
 
 /* Adds the products of a run of columns to integers.  Loops over words of four columns. */
@@ -393,27 +425,28 @@ tile_int8(float *c, int64_t c_stride, const hl_packed_x *x, int64_t row, const h
             }
         }
     }
-    for (int r = 0; r < rows; r++) {
-        for (int v = 0; v < VECTORS; v++)
-            _mm512_mask_storeu_ps(c + r * c_stride + v * VL, lanes_of(strip->n, v), sums[r][v]);
-    }
+    store_tile(c, c_stride, sums, rows, strip->n, strip->bias);
 }
 
 /* ------------------------------------------------------------------------ products */
 
 static void multiply_f32(float *c, int64_t c_stride, const hl_packed_x *x, const hl_strip *s)
 {
-    for (int64_t first = 0; first < s->k; first += DEPTH) {
+    int64_t n_parts = (s->k + DEPTH - 1) / DEPTH;
+
+    for (int64_t part = 0; part < n_parts; part++) {
+        int64_t      first = part * DEPTH;
         int64_t      depth = s->k - first < DEPTH ? s->k - first : DEPTH;
         const float *w     = (const float *)s->values + first * HL_STRIP;
+        const float *bias  = part + 1 == n_parts ? s->bias : NULL;
         int64_t      row   = 0;
 
         for (; row + TILE_X <= x->m; row += TILE_X)
             tile_f32(c + row * c_stride, c_stride, x->f32 + row * x->stride + first, x->stride, w,
-                     depth, s->n, TILE_X, first == 0);
+                     depth, s->n, TILE_X, first == 0, bias);
         for (; row < x->m; row++)
             tile_f32(c + row * c_stride, c_stride, x->f32 + row * x->stride + first, x->stride, w,
-                     depth, s->n, 1, first == 0);
+                     depth, s->n, 1, first == 0, bias);
     }
 }
 
@@ -421,19 +454,22 @@ BF16_TARGET static void multiply_bf16(float *c, int64_t c_stride, const hl_packe
                                       const hl_strip *s)
 {
     int64_t columns = (s->k + 1) / 2 * 2;
+    int64_t n_parts = (columns + 2 * DEPTH - 1) / (2 * DEPTH);
 
-    for (int64_t first = 0; first < columns; first += 2 * DEPTH) {
+    for (int64_t part = 0; part < n_parts; part++) {
+        int64_t         first = part * 2 * DEPTH;
         int64_t         left  = columns - first;
         int64_t         depth = (left < 2 * DEPTH ? left : 2 * DEPTH) / 2;
         const uint16_t *w     = (const uint16_t *)s->values + first * HL_STRIP;
+        const float    *bias  = part + 1 == n_parts ? s->bias : NULL;
         int64_t         row   = 0;
 
         for (; row + TILE_X <= x->m; row += TILE_X)
             tile_bf16(c + row * c_stride, c_stride, x->bf16 + row * columns + first, columns, w,
-                      depth, s->n, TILE_X, first == 0);
+                      depth, s->n, TILE_X, first == 0, bias);
         for (; row < x->m; row++)
             tile_bf16(c + row * c_stride, c_stride, x->bf16 + row * columns + first, columns, w,
-                      depth, s->n, 1, first == 0);
+                      depth, s->n, 1, first == 0, bias);
     }
 }
 
@@ -444,7 +480,6 @@ VNNI_TARGET static void multiply_int8(float *c, int64_t c_stride, const hl_packe
 
     for (; row + TILE_INT8 <= x->m; row += TILE_INT8) {
         float *out = c + row * c_stride;
-
         if (s->minima != NULL && s->run == BLOCK)
             tile_int8(out, c_stride, x, row, s, TILE_INT8, BLOCK, true);
         else if (s->minima != NULL)

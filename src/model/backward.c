@@ -106,18 +106,8 @@ static hl_status allocate(hl_backward *b)
     return HL_ALLOC_ZEROED(&b->members, (size_t)n);
 }
 
-hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
-                           int32_t n_threads)
+hl_status hl_backward_check(const hl_model *model)
 {
-    HL_CLOSED(hl_backward_close) hl_backward *b = NULL;
-
-    hl_session_options options = { .n_ctx     = n_ctx,
-                                   .n_chunk   = n_ctx,
-                                   .wants     = HL_WANT_RESID_PRE | HL_WANT_LOGITS,
-                                   .n_threads = n_threads,
-                                   .device    = "cpu" };
-
-    *out = NULL;
     if (model->config->is_encoder)
         return hl_fail(HL_UNSUPPORTED,
                        "%s is an encoder (%s): it predicts no next token, so there "
@@ -141,6 +131,22 @@ hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_c
                            "models of attention and MLPs alone",
                            model->path, (long long)layer);
     }
+    return HL_OK;
+}
+
+hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
+                           int32_t n_threads)
+{
+    HL_CLOSED(hl_backward_close) hl_backward *b = NULL;
+
+    hl_session_options options = { .n_ctx     = n_ctx,
+                                   .n_chunk   = n_ctx,
+                                   .wants     = HL_WANT_RESID_PRE | HL_WANT_LOGITS,
+                                   .n_threads = n_threads,
+                                   .device    = "cpu" };
+
+    *out = NULL;
+    HL_NEED(hl_backward_check(model));
     HL_NEED(HL_ALLOC_ZEROED(&b, 1));
     b->config = model->config;
     HL_NEED(hl_session_open(&b->session, model, &options));
@@ -352,8 +358,11 @@ static void back_close(hl_backward *b, const float *x, int64_t layer, const hl_h
 
 static hl_status back_branch(hl_backward *b, float *dgates, int64_t layer, const hl_half *half)
 {
-    return half->branch == HL_BRANCH_ATTENTION ? hl_backward_attention(b, dgates, layer)
-                                               : hl_backward_mlp(b, layer);
+    if (half->branch != HL_BRANCH_ATTENTION)
+        return hl_backward_mlp(b, layer);
+    if (b->outputs != NULL)
+        HL_NEED(b->outputs(b->outputs_context, layer, b->d_branch));
+    return hl_backward_attention(b, dgates, layer);
 }
 
 /* Adds d_input to out, through the norm before the branch. */

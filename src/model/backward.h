@@ -35,6 +35,11 @@ typedef struct hl_backward {
     int              n_threads;
     const hl_dense  *dense; /* table of the back end in use; set at the start of each run */
 
+    /* Receives the gradients (S, D) of the loss with respect to what the attention of a layer writes,
+     * before any norm, layer by layer from above; NULL: nobody asks.  Set by the caller. */
+    hl_status (*outputs)(void *context, int64_t layer, const float *gradient);
+    void *outputs_context;
+
     /* State of the current run. */
     const int64_t *tokens;
     int64_t        n_tokens; /* S */
@@ -92,6 +97,8 @@ typedef struct hl_backward {
     float *partial; /* (S, the widest input of a weight) */
 } hl_backward;
 
+/* HL_UNSUPPORTED, with the reason, for a model whose gradients are not computed. */
+hl_status hl_backward_check(const hl_model *model);
 /* HL_UNSUPPORTED for an encoder, which does not predict a next token.  Borrows the model; gates are
  * the model's, or 1 if it has none. */
 hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,

@@ -358,7 +358,7 @@ hl_status hl_states_recover(hl_session *session, const hl_feed *feed,
 
         if (hl_feed_length(feed, i) == 0)
             continue;
-        if (states->kept[sequence] > length) /* it is of tokens that are gone */
+        if (states->kept[sequence] > length) /* the state is of tokens that are gone */
             states->kept[sequence] = 0;
         if (length == 0 || length == states->at[sequence])
             continue;

@@ -1,13 +1,14 @@
 /* budget.c - tries pruning orders on held-out text, to find how many heads a budget allows.
  *
  *     rank      all heads, by every ranker, on one part of the text
- *     try       growing numbers of heads, round by round; an order that exceeds the budget is not
+ *     try       on the other part, with the heads disabled or the models repaired, growing numbers of heads, round by round; an order that exceeds the budget is not
  *               tried further
  *     refine    between the largest number within the budget and the smallest beyond it, until
  *               they differ by one head or group
  *     choose    the smallest model within the budget; of equally small ones the one that costs least
  *
- * Every round is one hl_evaluate, so that layers which settings share are run once.  With a budget of
+ * Every round is one hl_evaluate, or one hl_evaluate_cases with a repair, so that layers which settings
+ * share are run once.  With a budget of
  * bytes, sizes are known beforehand: each order is tried at the smallest number of heads that suffices,
  * and at three smaller numbers. */
 #include "headlight/budget.h"
@@ -23,9 +24,11 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/perplexity.h"
+#include "model/backward.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
+#include "prune/repair.h"
 #include "prune/write.h"
 
 HL_CLOSES(hl_frontier_free, hl_frontier)
@@ -74,12 +77,18 @@ typedef struct search {
     size_t              room_asked;
 } search;
 
-static hl_ranker budget_ranker(size_t index)
+/* Those that cost least in our sweeps, some of which need gradients. */
+static hl_ranker budget_ranker(size_t index, const hl_model *model, bool repair)
 {
-    static const hl_ranker best[] = { HL_RANKER_FLUCTUATION, HL_RANKER_GRADIENT,
-                                      HL_RANKER_OUTPUT_NORM };
+    const bool      has_gradients = hl_backward_check(model) == HL_OK;
+    const hl_ranker repaired[] = { HL_RANKER_SURGEON, HL_RANKER_GRADIENT, HL_RANKER_OUTPUT_NORM };
+    const hl_ranker disabled[] = { HL_RANKER_FLUCTUATION, HL_RANKER_GRADIENT,
+                                   HL_RANKER_OUTPUT_NORM };
+    const hl_ranker others[]   = { HL_RANKER_FLUCTUATION, HL_RANKER_OUTPUT_NORM, HL_RANKER_AUTO };
 
-    return index < sizeof best / sizeof *best ? best[index] : HL_RANKER_AUTO;
+    if (index >= 3)
+        return HL_RANKER_AUTO;
+    return !has_gradients ? others[index] : repair ? repaired[index] : disabled[index];
 }
 
 /* --------------------------------------------------------------------- options */
@@ -109,7 +118,8 @@ static hl_status list_orders(search *s, const hl_ranker *rankers, int64_t n)
         return hl_fail(HL_BAD_ARGUMENT, "%lld rankers, wanted at most %d", (long long)n,
                        MAX_ORDERS);
     for (int64_t i = 0; i < n || rankers == NULL; i++) {
-        hl_ranker ranker = rankers != NULL ? rankers[i] : budget_ranker((size_t)i);
+        hl_ranker ranker =
+            rankers != NULL ? rankers[i] : budget_ranker((size_t)i, s->model, s->options.repair);
 
         if (rankers == NULL && ranker == HL_RANKER_AUTO)
             break;
@@ -130,6 +140,8 @@ static hl_status complete_options(search *s, const hl_budget_options *given)
                        "%s is an encoder (%s): it predicts no next token, so no budget of loss",
                        s->model->path, s->model->config->family);
     s->options = *given;
+    if (given->repair)
+        HL_NEED(hl_repair_check(s->model));
     HL_NEED(check_budgets(&s->options));
     HL_NEED(list_orders(s, given->rankers, given->n_rankers));
     *windows         = given->windows;
@@ -354,21 +366,44 @@ static hl_status check_text(const search *s, const hl_evaluation *e)
         (long long)e->n_windows, e->n_windows == 1 ? "" : "s", (long long)e->n_ctx, LEAST_WINDOWS);
 }
 
+static hl_status evaluate_disabled(hl_evaluation **out, search *s)
+{
+    HL_FREED float *gates = NULL;
+
+    HL_NEED(make_gates(&gates, s));
+    return hl_evaluate(out, s->model, s->test_corpus, gates, (int64_t)s->n_trials,
+                       &(hl_evaluate_options){ .windows      = s->test_windows,
+                                               .memory_bytes = s->options.memory_bytes,
+                                               .n_threads    = s->options.n_threads,
+                                               .progress     = tell,
+                                               .context      = s });
+}
+
+static hl_status evaluate_repaired(hl_evaluation **out, search *s)
+{
+    HL_FREED hl_head_list *heads = NULL;
+
+    HL_NEED(HL_ALLOC(&heads, s->n_trials));
+    for (size_t t = 0; t < s->n_trials; t++)
+        heads[t] = *s->trials[t].heads;
+    return hl_evaluate_cases(out, s->model, s->rank_corpus, s->test_corpus, heads, NULL,
+                             (int64_t)s->n_trials,
+                             &(hl_repair_options){ .windows      = s->rank_windows,
+                                                   .memory_bytes = s->options.memory_bytes,
+                                                   .n_threads    = s->options.n_threads,
+                                                   .progress     = tell,
+                                                   .context      = s },
+                             &s->test_windows);
+}
+
 /* Measures the round's settings, of which there may be none. */
 static hl_status measure(search *s)
 {
-    HL_CLOSED(hl_evaluation_free) hl_evaluation *e     = NULL;
-    HL_FREED float                              *gates = NULL;
+    HL_CLOSED(hl_evaluation_free) hl_evaluation *e = NULL;
 
     if (s->n_trials == 0)
         return HL_OK;
-    HL_NEED(make_gates(&gates, s));
-    HL_NEED(hl_evaluate(&e, s->model, s->test_corpus, gates, (int64_t)s->n_trials,
-                        &(hl_evaluate_options){ .windows      = s->test_windows,
-                                                .memory_bytes = s->options.memory_bytes,
-                                                .n_threads    = s->options.n_threads,
-                                                .progress     = tell,
-                                                .context      = s }));
+    HL_NEED(s->options.repair ? evaluate_repaired(&e, s) : evaluate_disabled(&e, s));
     HL_NEED(check_text(s, e));
     s->found->nll       = hl_evaluation_total(e, -1).nll / (double)e->n_scored;
     s->found->n_scored  = e->n_scored;
@@ -645,6 +680,7 @@ hl_status hl_frontier_sheet(hl_sheet **out, const hl_frontier *frontier)
         hl_sheet_put_bool(table, p->fits);
         hl_sheet_put_bool(table, p->is_best);
     }
+    hl_sheet_fact_text(table, "heads", frontier->budget.repair ? "repaired" : "disabled");
     hl_sheet_fact_real(table, "nll", frontier->nll);
     hl_sheet_fact_real(table, "scored", (double)frontier->n_scored);
     hl_sheet_fact_real(table, "windows", (double)frontier->n_windows);

@@ -165,15 +165,6 @@ static int64_t leaf_first_layer(const settings_tree *tree, int64_t leaf)
 
 /* ------------------------------------------------------------ the evaluator */
 
-/* Tokens [begin, begin + length) of all tokens; those from `first` are scored. */
-typedef struct text_window {
-    int64_t begin;
-    int64_t length;
-    int64_t first;    /* index in the window, at least 1 */
-    int64_t n_before; /* number of tokens scored in earlier windows */
-    int64_t document; /* index in the corpus */
-} text_window;
-
 /* The scores of one row of the batch, before summation. */
 typedef struct row_score {
     double nll;
@@ -192,9 +183,7 @@ struct hl_evaluator {
     int64_t      *first;      /* (n_settings + 1) the layer at which each leaf starts */
     int64_t       n_per_walk; /* number of layers run per batch */
 
-    int64_t     *tokens; /* tokens of all windows, one after the other */
-    int64_t      n_tokens;
-    text_window *windows; /* (n_windows) */
+    hl_scored_windows text;
 
     /* The fields below describe the current batch. */
     int64_t    n_done; /* windows of earlier batches */
@@ -230,7 +219,7 @@ static void plan_walk(hl_evaluator *e)
 
 /* ----------------------------------------------------------------------- text */
 
-static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max_windows,
+static hl_status keep_window(hl_scored_windows *text, const hl_batch *batch, size_t *max_windows,
                              size_t *max_tokens)
 {
     int64_t length = batch->text_end[0]; /* tokens after the text do not affect it */
@@ -238,51 +227,65 @@ static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max
 
     if (length <= first) /* the window scores nothing */
         return HL_OK;
-    HL_NEED(HL_GROW(&e->windows, max_windows, (size_t)e->result->n_windows, 1));
-    HL_NEED(HL_GROW(&e->tokens, max_tokens, (size_t)e->n_tokens, (size_t)length));
-    memcpy(e->tokens + e->n_tokens, batch->tokens, (size_t)length * sizeof *e->tokens);
-    e->windows[e->result->n_windows++] =
-        (text_window){ e->n_tokens, length, first, e->result->n_scored, batch->documents[0] };
-    e->n_tokens += length;
-    e->result->n_scored += length - first;
+    HL_NEED(HL_GROW(&text->windows, max_windows, (size_t)text->n_windows, 1));
+    HL_NEED(HL_GROW(&text->tokens, max_tokens, (size_t)text->n_tokens, (size_t)length));
+    memcpy(text->tokens + text->n_tokens, batch->tokens, (size_t)length * sizeof *text->tokens);
+    text->windows[text->n_windows++] =
+        (hl_scored_window){ text->n_tokens, length, first, text->n_scored, batch->documents[0] };
+    text->n_tokens += length;
+    text->n_scored += length - first;
     return HL_OK;
 }
 
-static hl_status read_windows(hl_evaluator *e, const hl_corpus *corpus)
+hl_status hl_scored_windows_read(hl_scored_windows *out, const hl_corpus *corpus,
+                                 const hl_window_options *options)
 {
     HL_CLOSED(hl_windows_close) hl_windows *windows     = NULL;
-    hl_window_options                       options     = e->options.windows;
+    hl_window_options                       each        = *options;
     size_t                                  max_windows = 0;
     size_t                                  max_tokens  = 0;
     hl_batch                                batch       = { .n_windows = 1 };
 
-    options.n_batch = 1;
-    HL_NEED(hl_windows_open(&windows, corpus, &options));
+    each.n_batch = 1;
+    HL_NEED(hl_windows_open(&windows, corpus, &each));
     while (batch.n_windows > 0) {
         HL_NEED(hl_windows_next(&batch, windows));
         if (batch.n_windows > 0)
-            HL_NEED(keep_window(e, &batch, &max_windows, &max_tokens));
+            HL_NEED(keep_window(out, &batch, &max_windows, &max_tokens));
     }
-    if (e->result->n_windows == 0)
+    if (out->n_windows == 0)
         return hl_fail(HL_BAD_INPUT, "evaluate: no window of the text has two tokens");
     return HL_OK;
 }
 
-static hl_status describe_windows(hl_evaluator *e)
+void hl_scored_windows_free(hl_scored_windows *text)
 {
-    hl_evaluation *r = e->result;
-    size_t         n = (size_t)r->n_windows;
+    hl_free(text->tokens);
+    hl_free(text->windows);
+    *text = (hl_scored_windows){ 0 };
+}
 
+hl_status hl_evaluation_new(hl_evaluation **out, const hl_scored_windows *text, int64_t n_settings)
+{
+    HL_CLOSED(hl_evaluation_free) hl_evaluation *r = NULL;
+    size_t                                       n = (size_t)text->n_windows;
+
+    *out = NULL;
+    HL_NEED(HL_ALLOC_ZEROED(&r, 1));
+    r->n_settings = n_settings;
+    r->n_windows  = text->n_windows;
+    r->n_scored   = text->n_scored;
     HL_NEED(HL_ALLOC_ZEROED(&r->scored, n));
     HL_NEED(HL_ALLOC_ZEROED(&r->documents, n));
     HL_NEED(HL_ALLOC_ZEROED(&r->dense, n));
-    HL_NEED(hl_alloc_zeroed((void **)&r->scores, n, (size_t)r->n_settings * sizeof *r->scores));
+    HL_NEED(hl_alloc_zeroed((void **)&r->scores, n, (size_t)n_settings * sizeof *r->scores));
     for (size_t i = 0; i < n; i++) {
-        if (i == 0 || e->windows[i].document != e->windows[i - 1].document)
+        if (i == 0 || text->windows[i].document != text->windows[i - 1].document)
             r->n_documents++;
         r->documents[i] = r->n_documents - 1;
-        r->scored[i]    = e->windows[i].length - e->windows[i].first;
+        r->scored[i]    = text->windows[i].length - text->windows[i].first;
     }
+    *out = hl_taken(&r);
     return HL_OK;
 }
 
@@ -319,7 +322,6 @@ static hl_status complete_options(hl_evaluator *e)
         size_t one              = predictions_bytes(e, (size_t)windows->n_ctx);
         e->options.memory_bytes = one > DEFAULT_MEMORY ? one : DEFAULT_MEMORY;
     }
-    e->result->n_ctx = windows->n_ctx;
     return HL_OK;
 }
 
@@ -335,7 +337,7 @@ static int64_t most_windows(const hl_evaluator *e)
     int64_t most = 1, n = 1;
 
     for (int64_t i = 1; i < e->result->n_windows; i++) {
-        n    = e->windows[i].document == e->windows[i - 1].document ? n + 1 : 1;
+        n    = e->text.windows[i].document == e->text.windows[i - 1].document ? n + 1 : 1;
         most = n > most ? n : most;
     }
     return most;
@@ -435,7 +437,7 @@ static int64_t batch_size(const hl_evaluator *e, int64_t n_done)
     int64_t n = 0;
 
     while (n < e->options.windows.n_batch && n_done + n < e->result->n_windows &&
-           e->windows[n_done + n].document == e->windows[n_done].document)
+           e->text.windows[n_done + n].document == e->text.windows[n_done].document)
         n++;
     return n;
 }
@@ -460,7 +462,6 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
     if (model == NULL || corpus == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "evaluate: no model or no text");
     HL_NEED(HL_ALLOC_ZEROED(&e, 1));
-    HL_NEED(HL_ALLOC_ZEROED(&e->result, 1));
     e->model  = model;
     e->config = model->config;
     if (options != NULL)
@@ -468,10 +469,10 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
     HL_NEED(complete_options(e));
     HL_NEED(tree_init(&e->tree, model, gates, n_settings));
     HL_NEED(HL_ALLOC(&e->first, (size_t)n_settings + 1));
-    e->result->n_settings = n_settings;
-    HL_NEED(read_windows(e, corpus));
+    HL_NEED(hl_scored_windows_read(&e->text, corpus, &e->options.windows));
+    HL_NEED(hl_evaluation_new(&e->result, &e->text, n_settings));
+    e->result->n_ctx = e->options.windows.n_ctx;
     HL_NEED(open_fitting_session(e)); /* refuses contexts that are too long */
-    HL_NEED(describe_windows(e));
     HL_NEED(make_rows(e));
     plan_walk(e);
     count_naive(e);
@@ -488,8 +489,7 @@ void hl_evaluator_close(hl_evaluator *e)
     hl_free(e->tree.gates);
     hl_free(e->tree.order);
     hl_free(e->first);
-    hl_free(e->tokens);
-    hl_free(e->windows);
+    hl_scored_windows_free(&e->text);
     hl_free(e->fed);
     hl_free(e->targets);
     hl_free(e->lengths);
@@ -524,11 +524,12 @@ static void place_batch(hl_evaluator *e)
     e->n_rows          = 0;
     memset(e->lengths, 0, (size_t)e->options.windows.n_batch * sizeof *e->lengths);
     for (int64_t i = 0; i < e->n_batch_windows; i++) {
-        e->lengths[i] = e->windows[e->n_done + i].length - 1; /* the last token predicts nothing */
-        e->n_rows     = e->lengths[i] > e->n_rows ? e->lengths[i] : e->n_rows;
+        e->lengths[i] =
+            e->text.windows[e->n_done + i].length - 1; /* the last token predicts nothing */
+        e->n_rows = e->lengths[i] > e->n_rows ? e->lengths[i] : e->n_rows;
     }
     for (int64_t i = 0; i < e->n_batch_windows; i++) {
-        const int64_t *tokens  = e->tokens + e->windows[e->n_done + i].begin;
+        const int64_t *tokens  = e->text.tokens + e->text.windows[e->n_done + i].begin;
         size_t         n_bytes = (size_t)e->lengths[i] * sizeof *tokens;
 
         memcpy(e->fed + i * e->n_rows, tokens, n_bytes);
@@ -563,7 +564,7 @@ static hl_scores sum_window(int64_t *n_broken, const hl_evaluator *e, int64_t wi
     hl_scores        sum  = { 0 };
 
     *n_broken = 0;
-    for (int64_t i = e->windows[e->n_done + window].first - 1; i < e->lengths[window]; i++) {
+    for (int64_t i = e->text.windows[e->n_done + window].first - 1; i < e->lengths[window]; i++) {
         sum.nll += rows[i].nll;
         sum.kl += rows[i].kl;
         sum.n_same += rows[i].same;
@@ -600,7 +601,7 @@ static hl_status add_setting(hl_evaluator *e)
 static hl_status report_progress(const hl_evaluator *e)
 {
     const hl_evaluation *r         = e->result;
-    int64_t              n_before  = e->windows[e->n_done].n_before;
+    int64_t              n_before  = e->text.windows[e->n_done].n_before;
     int64_t              n_batch   = 0;
     double               n_of_walk = (double)(e->at + 1) / (double)(r->n_settings + 1);
 

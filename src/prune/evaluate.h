@@ -17,6 +17,31 @@
 
 HL_CLOSES(hl_evaluation_free, hl_evaluation)
 
+/* Tokens [begin, begin + length) of all tokens; those from `first` are scored. */
+typedef struct hl_scored_window {
+    int64_t begin;
+    int64_t length;
+    int64_t first;    /* index in the window, at least 1 */
+    int64_t n_before; /* number of tokens scored in earlier windows */
+    int64_t document; /* index in the corpus */
+} hl_scored_window;
+
+/* The windows of a text that predict something. */
+typedef struct hl_scored_windows {
+    int64_t          *tokens; /* of all windows, one after the other */
+    int64_t           n_tokens;
+    hl_scored_window *windows; /* (n_windows) */
+    int64_t           n_windows;
+    int64_t           n_scored;
+} hl_scored_windows;
+
+/* Reads the text into `out`, which must be zero.  HL_BAD_INPUT if no window has two tokens. */
+hl_status hl_scored_windows_read(hl_scored_windows *out, const hl_corpus *corpus,
+                                 const hl_window_options *options);
+void      hl_scored_windows_free(hl_scored_windows *text);
+/* Makes an evaluation of this text, with scores of 0. */
+hl_status hl_evaluation_new(hl_evaluation **out, const hl_scored_windows *text, int64_t n_settings);
+
 typedef struct hl_evaluator hl_evaluator;
 
 /* Borrows the model and copies the gates (n_settings, n_layers, n_heads). Reads the corpus at

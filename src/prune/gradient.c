@@ -8,6 +8,7 @@
 #include "model/backward.h"
 #include "model/model.h"
 #include "prune/gates.h"
+#include "prune/repair.h"
 
 typedef struct gradient_work {
     hl_gradient_options options; /* with defaults filled in */
@@ -15,6 +16,10 @@ typedef struct gradient_work {
     hl_backward        *backward;
     double             *one; /* (n_layers, n_heads) of one window */
     hl_gradients       *sums;
+    hl_squares *const  *outputs; /* (n_layers) or NULL */
+    float              *rows;    /* (n_ctx, d_model) */
+    int64_t             n_rows;  /* of the current window */
+    int64_t             n_scored;
 } gradient_work;
 
 static hl_status complete_options(hl_gradient_options *options, const hl_model *model)
@@ -57,6 +62,19 @@ void hl_gradients_free(hl_gradients *gradients)
     hl_free(gradients);
 }
 
+/* Adds up products of the gradients of the sum of the window's losses: those of the mean would be smaller
+ * in longer windows. */
+static hl_status add_outputs(void *context, int64_t layer, const float *gradient)
+{
+    gradient_work *work  = context;
+    int64_t        count = work->n_rows * work->backward->config->d_model;
+
+    for (int64_t i = 0; i < count; i++)
+        work->rows[i] = gradient[i] * (float)work->n_scored;
+    hl_squares_add(work->outputs[layer], work->rows, NULL, NULL, work->n_rows, 1.0);
+    return HL_OK;
+}
+
 /* Returns the first token of the text that has a token before it. */
 static int64_t first_scored(const hl_batch *batch)
 {
@@ -70,6 +88,8 @@ static hl_status add_window(gradient_work *work, const hl_batch *batch)
     double        nll   = 0.0;
     int64_t       first = first_scored(batch);
 
+    work->n_rows   = batch->text_end[0];
+    work->n_scored = batch->text_end[0] - first;
     HL_NEED(
         hl_backward_run(work->one, &nll, work->backward, batch->tokens, batch->text_end[0], first));
     for (int64_t i = 0; i < sums->n_layers * sums->n_heads; i++) {
@@ -127,14 +147,15 @@ static void free_work(gradient_work *work)
 {
     hl_gradients_free(work->sums);
     hl_free(work->one);
+    hl_free(work->rows);
     hl_windows_close(work->windows);
     hl_backward_close(work->backward);
 }
 
-hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model, const hl_corpus *corpus,
-                            const hl_gradient_options *options)
+hl_status hl_output_gradients(hl_gradients **out, hl_squares *const *outputs, const hl_model *model,
+                              const hl_corpus *corpus, const hl_gradient_options *options)
 {
-    HL_SCOPED(free_work) gradient_work work = { 0 };
+    HL_SCOPED(free_work) gradient_work work = { .outputs = outputs };
     size_t count = (size_t)(model->config->n_layers * model->config->n_heads);
 
     *out = NULL;
@@ -146,7 +167,19 @@ hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model, const hl_
     HL_NEED(hl_windows_open(&work.windows, corpus, &work.options.windows));
     HL_NEED(HL_ALLOC(&work.one, count));
     HL_NEED(make_sums(&work.sums, model));
+    if (outputs != NULL) {
+        HL_NEED(hl_alloc((void **)&work.rows, (size_t)work.options.windows.n_ctx,
+                         (size_t)model->config->d_model * sizeof *work.rows));
+        work.backward->outputs         = add_outputs;
+        work.backward->outputs_context = &work;
+    }
     HL_NEED(run(&work));
     *out = hl_taken(&work.sums);
     return HL_OK;
+}
+
+hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model, const hl_corpus *corpus,
+                            const hl_gradient_options *options)
+{
+    return hl_output_gradients(out, NULL, model, corpus, options);
 }

@@ -15,7 +15,7 @@
 #include "base/threads.h"
 #include "kernels/gemm.h"
 
-enum { PANEL_ROWS = 256, TILE = 128 };
+enum { PANEL_ROWS = 256, TILE = 128, RIDGE_OUTPUTS = 128, MOST_RIDGES = 8 };
 
 size_t hl_squares_bytes(int64_t n_in, int64_t n_out)
 {
@@ -268,61 +268,139 @@ void hl_squares_join(hl_squares *s, const hl_squares *other)
     s->n_rows += other->n_rows;
 }
 
-/* product (n_out, n_in) = e times the lower triangle with a halved diagonal, so that
- * e G e' = 2 <product, e>. */
-static hl_status multiply_half(double **product, const hl_squares *s, const double *e)
+/* The lower triangle of gram with a halved diagonal: e G e' is twice the product of e H with e. */
+static hl_status make_half(double **half, const hl_squares *s)
 {
-    HL_FREED double *half = NULL;
-    int64_t          n    = s->n_in;
+    int64_t n = s->n_in;
 
-    HL_NEED(hl_alloc_zeroed((void **)&half, (size_t)n, (size_t)n * sizeof *half));
-    HL_NEED(hl_alloc_zeroed((void **)product, (size_t)s->n_out, (size_t)n * sizeof **product));
+    HL_NEED(hl_alloc_zeroed((void **)half, (size_t)n, (size_t)n * sizeof **half));
     for (int64_t i = 0; i < n; i++) {
-        memcpy(half + i * n, s->gram + i * n, (size_t)(i + 1) * sizeof *half);
-        half[i * n + i] *= 0.5;
+        memcpy(*half + i * n, s->gram + i * n, (size_t)(i + 1) * sizeof **half);
+        (*half)[i * n + i] *= 0.5;
     }
-    for (int64_t row = 0; row < s->n_out; row += TILE)
-        hl_gemm_add(&(hl_gemm_sum){ .c        = *product + row * n,
-                                    .c_stride = n,
-                                    .a        = e + row * n,
-                                    .a_stride = n,
-                                    .b        = half,
-                                    .b_stride = n,
-                                    .m        = least(TILE, s->n_out - row),
-                                    .n        = n,
-                                    .k        = n,
-                                    .factor   = 1.0 });
     return HL_OK;
+}
+
+/* product (n_rows, n) += e (n_rows, n) H (n, n) */
+typedef struct half_job {
+    double       *product;
+    const double *e, *half;
+    int64_t       n_rows, n;
+} half_job;
+
+static void multiply_tiles(void *context, int64_t first, int64_t end, int member)
+{
+    const half_job *job = context;
+    (void)member;
+
+    for (int64_t tile = first; tile < end; tile++) {
+        int64_t row = tile * TILE;
+
+        hl_gemm_add(&(hl_gemm_sum){ .c        = job->product + row * job->n,
+                                    .c_stride = job->n,
+                                    .a        = job->e + row * job->n,
+                                    .a_stride = job->n,
+                                    .b        = job->half,
+                                    .b_stride = job->n,
+                                    .m        = least(TILE, job->n_rows - row),
+                                    .n        = job->n,
+                                    .k        = job->n,
+                                    .factor   = 1.0 });
+    }
 }
 
 hl_status hl_squares_loss(double *out, const hl_squares *s, const double *error)
 {
-    HL_FREED double *product = NULL;
+    HL_FREED double *half = NULL, *product = NULL;
 
     *out = 0.0;
-    HL_NEED(multiply_half(&product, s, error));
+    HL_NEED(make_half(&half, s));
+    HL_NEED(
+        hl_alloc_zeroed((void **)&product, (size_t)s->n_out, (size_t)s->n_in * sizeof *product));
+    hl_parallel(s->n_threads, count_tiles(s->n_out), 1, multiply_tiles,
+                &(half_job){ product, error, half, s->n_out, s->n_in });
     for (int64_t i = 0; i < s->n_out * s->n_in; i++)
         *out += 2.0 * error[i] * (product[i] - s->lambda * s->change[i]);
     return HL_OK;
 }
 
-hl_status hl_squares_test(double *out, const hl_squares *s, const hl_squares *solved)
+/* ----------------------------------------------------------------- choosing a ridge */
+
+typedef struct ridge_job {
+    const hl_squares *s, *held;
+    const double     *half; /* of held */
+    const double     *ridges;
+    bool              has_bias;
+    double           *left;   /* (n_ridges) squared error on the held rows */
+    hl_status        *states; /* (n_ridges) */
+} ridge_job;
+
+/* Solves for some outputs, evenly spaced, and sums the squared error that this leaves on the held
+ * rows. */
+static hl_status try_ridge(double *out, const ridge_job *job, double ridge)
 {
-    HL_FREED double *product = NULL;
+    const hl_squares                      *held    = job->held;
+    HL_CLOSED(hl_squares_free) hl_squares *some    = NULL;
+    HL_FREED double                       *product = NULL;
+    int64_t n = job->s->n_in, every = (job->s->n_out + RIDGE_OUTPUTS - 1) / RIDGE_OUTPUTS;
+    int64_t count = (job->s->n_out + every - 1) / every;
 
     *out = 0.0;
-    HL_NEED(multiply_half(&product, s, solved->change));
-    for (int64_t i = 0; i < s->n_out; i++) {
-        double b = solved->shift[i], along = 0.0;
-
-        for (int64_t k = 0; k < s->n_in; k++) {
-            double d = solved->change[i * s->n_in + k];
-
-            *out += 2.0 * d * (product[i * s->n_in + k] - s->cross[i * s->n_in + k]);
-            along += d * s->sums[k];
-        }
-        *out +=
-            s->r_squares[i] + b * (2.0 * (along - s->sums[s->n_in + i]) + (double)s->n_rows * b);
+    HL_NEED(hl_squares_new(&some, n, count, 1));
+    memcpy(some->gram, job->s->gram, (size_t)(n * n) * sizeof *some->gram);
+    memcpy(some->sums, job->s->sums, (size_t)n * sizeof *some->sums);
+    some->n_rows = job->s->n_rows;
+    for (int64_t i = 0; i < count; i++) {
+        some->sums[n + i]  = job->s->sums[n + i * every];
+        some->r_squares[i] = job->s->r_squares[i * every];
+        memcpy(some->cross + i * n, job->s->cross + i * every * n, (size_t)n * sizeof *some->cross);
     }
+    HL_NEED(hl_squares_solve(some, ridge, job->has_bias));
+    HL_NEED(hl_alloc_zeroed((void **)&product, (size_t)count, (size_t)n * sizeof *product));
+    multiply_tiles(&(half_job){ product, some->change, job->half, count, n }, 0, count_tiles(count),
+                   0);
+    for (int64_t i = 0; i < count; i++) {
+        const double *cross = held->cross + i * every * n;
+        double        b = some->shift[i], along = 0.0;
+
+        for (int64_t k = 0; k < n; k++) {
+            double d = some->change[i * n + k];
+
+            *out += 2.0 * d * (product[i * n + k] - cross[k]);
+            along += d * held->sums[k];
+        }
+        *out += held->r_squares[i * every] +
+                b * (2.0 * (along - held->sums[n + i * every]) + (double)held->n_rows * b);
+    }
+    return HL_OK;
+}
+
+static void try_ridges(void *context, int64_t first, int64_t end, int member)
+{
+    const ridge_job *job = context;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++)
+        job->states[i] = try_ridge(&job->left[i], job, job->ridges[i]);
+}
+
+hl_status hl_squares_choose(double *out, const hl_squares *s, const hl_squares *held,
+                            const double *ridges, int n_ridges, bool has_bias)
+{
+    HL_FREED double *half = NULL;
+    double           left[MOST_RIDGES];
+    hl_status        states[MOST_RIDGES];
+    int              best = 0;
+
+    HL_NEED(check_sums(s));
+    HL_NEED(check_sums(held));
+    HL_NEED(make_half(&half, held));
+    hl_parallel(s->n_threads, n_ridges, 1, try_ridges,
+                &(ridge_job){ s, held, half, ridges, has_bias, left, states });
+    for (int i = 0; i < n_ridges; i++) {
+        HL_NEED(states[i]);
+        best = left[i] < left[best] ? i : best;
+    }
+    *out = ridges[best];
     return HL_OK;
 }

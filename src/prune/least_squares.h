@@ -54,8 +54,10 @@ void hl_squares_add(hl_squares *squares, const float *z, const float *wanted, co
 void hl_squares_join(hl_squares *squares, const hl_squares *other);
 /* Solves for change and shift.  Returns HL_BAD_INPUT if a sum is not finite. */
 hl_status hl_squares_solve(hl_squares *squares, double ridge, bool has_bias);
-/* Computes sum |D z + b - r|^2 over the rows of `squares`, with D and b of `solved`. */
-hl_status hl_squares_test(double *out, const hl_squares *squares, const hl_squares *solved);
+/* Chooses, of at most 8 ridges, the one whose solution leaves the least on the rows of `held`, which has
+ * the same shape; up to 128 outputs, evenly spaced, decide. */
+hl_status hl_squares_choose(double *out, const hl_squares *squares, const hl_squares *held,
+                            const double *ridges, int n_ridges, bool has_bias);
 /* Computes the increase of `after` if D becomes D + error; error is (n_out, n_in). */
 hl_status hl_squares_loss(double *out, const hl_squares *squares, const double *error);
 

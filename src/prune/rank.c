@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/prune.h"
+#include "model/backward.h"
 #include "model/model.h"
 #include "prune/gates.h"
 #include "prune/rank_scores.h"
@@ -97,7 +98,7 @@ hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio)
 {
     const double most = 0.2; /* limit from doc/sweep.md: above it, the output norm costs less */
 
-    if (model != NULL && !hl_model_get_info(model)->is_encoder && has_texts && ratio <= most)
+    if (model != NULL && hl_backward_check(model) == HL_OK && has_texts && ratio <= most)
         return HL_RANKER_GRADIENT;
     return HL_RANKER_OUTPUT_NORM;
 }

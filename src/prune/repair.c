@@ -11,7 +11,13 @@
  * twice.  Where both branches of a block read the same stream, x and y are the streams after the
  * block, and the same formulas hold.
  *
- * There must not be a norm between output projection and stream. */
+ * There must not be a norm between output projection and stream.
+ *
+ * Several cases, each with its own heads removed, can be walked side by side: the original's stream is
+ * then moved once for all of them, and a case begins a stream of its own only at the layer in which it
+ * first differs from every case before it.  A second text can go along, on which nothing is solved:
+ * its streams are those of the repaired models, and hl_evaluate_cases scores them.  So no repaired
+ * model has to be made, or loaded, to know what it costs. */
 #include "prune/repair.h"
 
 #include <inttypes.h>
@@ -47,35 +53,51 @@ struct hl_repair {
     hl_repair_info   info;
 };
 
+/* A set of removed heads, and what is done about them. */
+typedef struct repair_case {
+    hl_repair *out;
+    float     *gates;  /* (n_layers, n_heads) 0 for removed heads */
+    float     *stream; /* (n_tokens, d_model); NULL as long as it is that of another case, or the
+                        * original's */
+    int64_t    first;  /* first layer that loses a head */
+    bool       means;  /* the heads' mean outputs are kept, and nothing is solved */
+} repair_case;
+
 typedef struct repair_work {
     const hl_model   *model;
     const hl_config  *config;
     hl_repair_options options; /* complete */
     int               n_threads;
-    hl_repair        *out;
+    repair_case      *cases;
+    int64_t           n_cases;
+    bool              scores; /* the results are losses, and no weights are kept */
     hl_walk          *walk;
     hl_sweep_state   *state;
     double            saved_at;
-    float            *gates;    /* (n_layers, n_heads) 0 for removed heads */
     float            *original; /* (n_tokens, d_model) */
-    float            *pruned;   /* (n_tokens, d_model) */
     float            *z;        /* (n_tokens, most kept heads * d_head) */
-    int64_t           n_tokens;
-    int64_t           first; /* first layer that loses a head */
-    int64_t          *heads; /* (n_heads) heads kept in the current layer */
+    float            *means; /* (H d) mean outputs of the original's heads in the current layer */
+    int64_t           n_tokens; /* of all texts */
+    int64_t           n_solved; /* of the first, on which weights are solved */
+    int64_t          *heads;    /* (n_heads) heads kept in the current layer */
     int64_t           n_kept;
 } repair_work;
 
 /* ---------------------------------------------------------------------- results */
 
+static void free_values(hl_repaired *values)
+{
+    hl_free(values->weight);
+    hl_free(values->bias);
+    *values = (hl_repaired){ 0 };
+}
+
 void hl_repair_free(hl_repair *repair)
 {
     if (repair == NULL)
         return;
-    for (int64_t i = 0; i < repair->n_layers && repair->values != NULL; i++) {
-        hl_free(repair->values[i].weight);
-        hl_free(repair->values[i].bias);
-    }
+    for (int64_t i = 0; i < repair->n_layers && repair->values != NULL; i++)
+        free_values(&repair->values[i]);
     hl_free(repair->values);
     hl_free(repair->tensors);
     hl_free(repair->layers);
@@ -213,40 +235,39 @@ hl_status hl_model_set_repair(hl_model *model, const hl_repair *repair)
 
 /* ------------------------------------------------------------------ heads of layers */
 
-static bool is_kept(const repair_work *w, int64_t layer, int64_t head)
+static bool is_kept(const repair_work *w, const repair_case *c, int64_t layer, int64_t head)
 {
-    return w->gates[layer * w->config->n_heads + head] != 0.0f;
+    return c->gates[layer * w->config->n_heads + head] != 0.0f;
 }
 
 /* Sets w->heads and w->n_kept to the heads kept in the layer. */
-static void list_kept(repair_work *w, int64_t layer)
+static void list_kept(repair_work *w, const repair_case *c, int64_t layer)
 {
     w->n_kept = 0;
     for (int64_t head = 0; head < w->config->layers[layer].n_heads; head++) {
-        if (is_kept(w, layer, head))
+        if (is_kept(w, c, layer, head))
             w->heads[w->n_kept++] = head;
     }
 }
 
-static hl_status mark_heads(repair_work *w, const hl_head_list *heads)
+static hl_status mark_heads(repair_work *w, repair_case *c, const hl_head_list *heads)
 {
     const hl_config *config = w->config;
     int64_t          n_left = 0, n_gates = config->n_layers * config->n_heads;
 
-    HL_NEED(HL_ALLOC(&w->gates, (size_t)n_gates));
-    HL_NEED(HL_ALLOC(&w->heads, (size_t)config->n_heads));
+    HL_NEED(HL_ALLOC(&c->gates, (size_t)n_gates));
     for (int64_t i = 0; i < n_gates; i++)
-        w->gates[i] = 1.0f;
-    w->first = config->n_layers;
+        c->gates[i] = 1.0f;
+    c->first = config->n_layers;
     for (int64_t i = 0; i < heads->n_heads; i++) {
         hl_head head = heads->heads[i];
 
         HL_NEED(hl_head_check(config, head));
-        w->gates[head.layer * config->n_heads + head.head] = 0.0f;
-        w->first = head.layer < w->first ? head.layer : w->first;
+        c->gates[head.layer * config->n_heads + head.head] = 0.0f;
+        c->first = head.layer < c->first ? head.layer : c->first;
     }
     for (int64_t layer = 0; layer < config->n_layers; layer++) {
-        list_kept(w, layer);
+        list_kept(w, c, layer);
         n_left += w->n_kept;
     }
     return n_left > 0 ? HL_OK
@@ -254,10 +275,36 @@ static hl_status mark_heads(repair_work *w, const hl_head_list *heads)
                                                  "left to repair");
 }
 
+/* Do two cases have the same stream after the layer?  NULL is the original. */
+static bool is_same(const repair_work *w, const repair_case *a, const repair_case *b, int64_t layer)
+{
+    size_t n_bytes = (size_t)((layer + 1) * w->config->n_heads) * sizeof *a->gates;
+
+    if (b == NULL)
+        return layer < a->first;
+    return (a->means == b->means || layer < a->first) && memcmp(a->gates, b->gates, n_bytes) == 0;
+}
+
+/* Finds the first earlier case with the same stream after the layer, or the original: then *out is NULL.
+ * Returns false if there is none. */
+static bool find_same(const repair_case **out, const repair_work *w, const repair_case *c,
+                      int64_t layer)
+{
+    *out = NULL;
+    if (layer < 0 || is_same(w, c, NULL, layer))
+        return true;
+    for (*out = w->cases; *out < c; (*out)++) {
+        if (is_same(w, c, *out, layer))
+            return true;
+    }
+    return false;
+}
+
 /* ----------------------------------------------------------------------- a layer */
 
 /* The least-squares problem of one layer. */
 typedef struct solving {
+    repair_case     *of;
     int64_t          layer;
     const hl_param  *param;     /* the output projection */
     int64_t          n_columns; /* n_heads d_head */
@@ -290,7 +337,7 @@ static hl_status read_output(solving *s, const repair_work *w)
 
         HL_NEED(hl_weight_read_row(at, weight, row));
         for (int64_t i = 0; i < weight->n_columns; i++) {
-            if (!is_kept(w, s->layer, i / w->config->layers[s->layer].d_head))
+            if (!is_kept(w, s->of, s->layer, i / w->config->layers[s->layer].d_head))
                 at[i] = 0.0f;
         }
     }
@@ -300,16 +347,17 @@ static hl_status read_output(solving *s, const repair_work *w)
     return hl_weight_read(s->bias, &s->param->bias);
 }
 
-static hl_status begin_layer(solving *s, repair_work *w, int64_t layer)
+static hl_status begin_layer(solving *s, const repair_work *w, int64_t layer)
 {
-    int64_t d_head = w->config->layers[layer].d_head;
+    int64_t    d_head = w->config->layers[layer].d_head;
+    hl_repair *out    = s->of->out;
 
     s->layer     = layer;
     s->param     = output_of(w->model, layer);
     s->n_columns = s->param->weight.n_columns;
     s->n_in      = w->n_kept * d_head;
-    s->values    = &w->out->values[layer];
-    s->info      = &w->out->layers[w->out->info.n_layers];
+    s->values    = &out->values[layer];
+    s->info      = &out->layers[out->info.n_layers];
     *s->info     = (hl_repair_layer){ .layer      = layer,
                                       .n_kept     = w->n_kept,
                                       .n_unknowns = s->n_in + (s->param->bias.tensor != NULL),
@@ -427,6 +475,7 @@ typedef struct change_job {
     double      *errors;   /* (n_panels) */
     float       *products; /* (n_threads, PANEL_ROWS, n_out) */
     int64_t      n_rows, n_in, n_out;
+    int64_t      n_solved; /* rows whose errors count */
     float        scale;
 } change_job;
 
@@ -457,25 +506,53 @@ static void change_panels(void *context, int64_t first, int64_t end, int member)
 
             job->stream[at] += job->scale * (product[i] + job->shift[i % job->n_out]);
             double left = (double)job->original[at] - (double)job->stream[at];
-            error += left * left;
+            if (row + i / job->n_out < job->n_solved)
+                error += left * left;
         }
         job->errors[panel] = error;
     }
 }
 
-/* Adds r (Z D + b) to the pruned stream, with the weights as they are written. */
-static hl_status change_stream(const solving *s, const repair_work *w)
+/* Adds r (Z D + b) to the case's stream, with D (d_model, n_in) and b (d_model), and sums the squared
+ * errors that are left. */
+static hl_status add_change(double *left, const repair_work *w, const repair_case *c,
+                            const float *change, int64_t n_in, const float *shift)
 {
     int64_t          d_model  = w->config->d_model;
     int64_t          n_panels = (w->n_tokens + PANEL_ROWS - 1) / PANEL_ROWS;
-    HL_FREED float  *change = NULL, *shift = NULL, *products = NULL;
-    HL_FREED double *errors = NULL;
+    HL_FREED float  *products = NULL;
+    HL_FREED double *errors   = NULL;
 
-    HL_NEED(hl_alloc((void **)&change, (size_t)d_model, (size_t)s->n_in * sizeof *change));
-    HL_NEED(HL_ALLOC_ZEROED(&shift, (size_t)d_model));
     HL_NEED(HL_ALLOC(&errors, (size_t)n_panels));
     HL_NEED(hl_alloc((void **)&products, (size_t)w->n_threads * PANEL_ROWS,
                      (size_t)d_model * sizeof *products));
+    change_job job = { .stream   = c->stream,
+                       .z        = w->z,
+                       .change   = change,
+                       .shift    = shift,
+                       .original = w->original,
+                       .errors   = errors,
+                       .products = products,
+                       .n_rows   = w->n_tokens,
+                       .n_in     = n_in,
+                       .n_out    = d_model,
+                       .n_solved = w->n_solved,
+                       .scale    = (float)w->config->residual_scale };
+    hl_parallel(w->n_threads, n_panels, 1, change_panels, &job);
+    *left = 0.0;
+    for (int64_t i = 0; i < n_panels; i++)
+        *left += errors[i] / (double)w->n_solved;
+    return HL_OK;
+}
+
+/* Changes the stream by the new weights, as they are written. */
+static hl_status change_stream(const solving *s, const repair_work *w)
+{
+    int64_t         d_model = w->config->d_model;
+    HL_FREED float *change = NULL, *shift = NULL;
+
+    HL_NEED(hl_alloc((void **)&change, (size_t)d_model, (size_t)s->n_in * sizeof *change));
+    HL_NEED(HL_ALLOC_ZEROED(&shift, (size_t)d_model));
     for (int64_t row = 0; row < d_model; row++) {
         for (int64_t i = 0; i < s->n_in; i++) {
             int64_t at                = row * s->n_columns + s->columns[i];
@@ -484,22 +561,7 @@ static hl_status change_stream(const solving *s, const repair_work *w)
         if (s->bias != NULL)
             shift[row] = s->values->bias[row] - s->bias[row];
     }
-    change_job job = { .stream   = w->pruned,
-                       .z        = w->z,
-                       .change   = change,
-                       .shift    = shift,
-                       .original = w->original,
-                       .errors   = errors,
-                       .products = products,
-                       .n_rows   = w->n_tokens,
-                       .n_in     = s->n_in,
-                       .n_out    = d_model,
-                       .scale    = (float)w->config->residual_scale };
-    hl_parallel(w->n_threads, n_panels, 1, change_panels, &job);
-    s->info->after = 0.0;
-    for (int64_t i = 0; i < n_panels; i++)
-        s->info->after += errors[i] / (double)w->n_tokens;
-    return HL_OK;
+    return add_change(&s->info->after, w, s->of, change, s->n_in, shift);
 }
 
 /* ------------------------------------------------------------------ layer by layer */
@@ -515,23 +577,7 @@ static void add_rows(const solving *s, hl_squares *sums, const repair_work *w, i
     int64_t d_model = w->config->d_model;
 
     hl_squares_add(sums, w->z + first * s->n_in, w->original + first * d_model,
-                   w->pruned + first * d_model, end - first, w->config->residual_scale);
-}
-
-static hl_status choose_ridge(double *out, const solving *s, const hl_squares *held)
-{
-    double best = INFINITY, left = 0.0;
-
-    *out = ridges[0];
-    for (size_t i = 0; i < sizeof ridges / sizeof *ridges; i++) {
-        HL_NEED(hl_squares_solve(s->squares, ridges[i], s->bias != NULL));
-        HL_NEED(hl_squares_test(&left, held, s->squares));
-        if (left < best) {
-            best = left;
-            *out = ridges[i];
-        }
-    }
-    return HL_OK;
+                   s->of->stream + first * d_model, end - first, w->config->residual_scale);
 }
 
 static hl_status solve(const solving *s, const repair_work *w)
@@ -539,56 +585,149 @@ static hl_status solve(const solving *s, const repair_work *w)
     HL_CLOSED(hl_squares_free) hl_squares *held  = NULL;
     double                                 ridge = w->options.ridge;
 
-    int64_t n_first = w->n_tokens - w->n_tokens / 4;
+    int64_t n_first = w->n_solved - w->n_solved / 4;
 
-    add_rows(s, s->squares, w, 0, ridge == 0.0 ? n_first : w->n_tokens);
+    add_rows(s, s->squares, w, 0, ridge == 0.0 ? n_first : w->n_solved);
     if (ridge == 0.0) {
         HL_NEED(hl_squares_new(&held, s->n_in, w->config->d_model, w->n_threads));
-        add_rows(s, held, w, n_first, w->n_tokens);
-        HL_NEED(choose_ridge(&ridge, s, held));
+        add_rows(s, held, w, n_first, w->n_solved);
+        HL_NEED(hl_squares_choose(&ridge, s->squares, held, ridges,
+                                  (int)(sizeof ridges / sizeof *ridges), s->bias != NULL));
         hl_squares_join(s->squares, held);
     }
     s->info->ridge = ridge;
     return hl_squares_solve(s->squares, ridge, s->bias != NULL);
 }
 
-static hl_status solve_layer(repair_work *w, int64_t layer)
+static hl_status solve_layer(repair_work *w, repair_case *c, int64_t layer)
 {
-    HL_SCOPED(free_solving) solving s     = { 0 };
-    hl_repair_info                 *info  = &w->out->info;
+    HL_SCOPED(free_solving) solving s     = { .of = c };
+    hl_repair_info                 *info  = &c->out->info;
     double                          scale = w->config->residual_scale;
 
     HL_NEED(begin_layer(&s, w, layer));
     HL_NEED(hl_fail_within(solve(&s, w), "layer %lld", (long long)layer));
-    s.info->before = s.squares->before * scale * scale / (double)w->n_tokens;
+    s.info->before = s.squares->before * scale * scale / (double)w->n_solved;
     HL_NEED(store_layer(&s, w->config->layers[layer].d_head));
     HL_NEED(change_stream(&s, w));
     info->n_layers++;
-    info->n_short += s.info->n_unknowns > w->n_tokens;
+    info->n_short += s.info->n_unknowns > w->n_solved;
+    if (w->scores)
+        free_values(s.values);
+    return HL_OK;
+}
+
+/* What the heads that are removed in a layer write on average: out (d_model), from the mean outputs
+ * of all its heads. */
+static hl_status mean_output(double *out, const repair_work *w, const repair_case *c, int64_t layer,
+                             const float *means)
+{
+    const hl_weight *weight = &output_of(w->model, layer)->weight;
+    int64_t          d_head = w->config->layers[layer].d_head;
+    HL_FREED float  *row    = NULL;
+
+    HL_NEED(HL_ALLOC(&row, (size_t)weight->n_columns));
+    for (int64_t i = 0; i < weight->n_rows; i++) {
+        HL_NEED(hl_weight_read_row(row, weight, i));
+        out[i] = 0.0;
+        for (int64_t k = 0; k < weight->n_columns; k++) {
+            if (!is_kept(w, c, layer, k / d_head))
+                out[i] += (double)row[k] * (double)means[k];
+        }
+    }
+    return HL_OK;
+}
+
+/* Adds the mean outputs of the heads removed in this layer. */
+static hl_status add_means(repair_work *w, const repair_case *c, int64_t layer)
+{
+    size_t           d_model = (size_t)w->config->d_model;
+    HL_FREED float  *shift   = NULL;
+    HL_FREED double *sums    = NULL;
+    double           left;
+
+    HL_NEED(HL_ALLOC(&shift, d_model));
+    HL_NEED(HL_ALLOC(&sums, d_model));
+    HL_NEED(mean_output(sums, w, c, layer, w->means));
+    for (size_t i = 0; i < d_model; i++)
+        shift[i] = (float)sums[i];
+    return add_change(&left, w, c, NULL, 0, shift);
+}
+
+/* Moves the original's stream; sets w->means if a case that has begun needs them. */
+static hl_status run_original(repair_work *w, int64_t layer)
+{
+    const hl_layer_config *config   = &w->config->layers[layer];
+    int64_t                width    = config->n_heads * config->d_head;
+    hl_walk_stream         original = { .x = w->original };
+    bool                   wanted   = false;
+
+    for (int64_t i = 0; i < w->n_cases; i++)
+        wanted = wanted || (w->cases[i].means && w->cases[i].stream != NULL);
+    if (wanted) {
+        for (int64_t i = 0; i < config->n_heads; i++)
+            w->heads[i] = i;
+        original.z       = w->z;
+        original.heads   = w->heads;
+        original.n_heads = config->n_heads;
+    }
+    HL_NEED(hl_walk_step(w->walk, &original, layer));
+    for (int64_t i = 0; i < width && wanted; i++) {
+        double sum = 0.0;
+
+        for (int64_t row = 0; row < w->n_solved; row++)
+            sum += (double)w->z[row * width + i];
+        w->means[i] = (float)(sum / (double)w->n_solved);
+    }
+    return HL_OK;
+}
+
+static hl_status run_case(repair_work *w, repair_case *c, int64_t layer)
+{
+    hl_walk_stream pruned = { .x = c->stream, .gates = c->gates, .z = w->z, .heads = w->heads };
+
+    list_kept(w, c, layer);
+    pruned.n_heads = w->n_kept;
+    if (c->means)
+        pruned.z = NULL;
+    HL_NEED(hl_walk_step(w->walk, &pruned, layer));
+    if (w->config->layers[layer].n_heads == 0)
+        return HL_OK;
+    c->out->info.n_empty += w->n_kept == 0;
+    return c->means ? add_means(w, c, layer) : solve_layer(w, c, layer);
+}
+
+/* Gives streams to cases that differ from all others from this layer on. */
+static hl_status part_streams(repair_work *w, int64_t layer)
+{
+    size_t count = (size_t)(w->n_tokens * w->config->d_model);
+
+    for (repair_case *c = w->cases; c < w->cases + w->n_cases; c++) {
+        const repair_case *same = NULL;
+
+        if (c->stream != NULL || find_same(&same, w, c, layer))
+            continue;
+        HL_NEED(HL_ALLOC(&c->stream, count));
+        (void)find_same(&same, w, c, layer - 1);
+        memcpy(c->stream, same != NULL ? same->stream : w->original, count * sizeof *c->stream);
+    }
     return HL_OK;
 }
 
 static hl_status run_layer(repair_work *w, int64_t layer)
 {
-    hl_walk_stream original = { .x = w->original };
-    hl_walk_stream pruned   = { .x = w->pruned, .gates = w->gates, .z = w->z, .heads = w->heads };
-
-    if (layer == w->first)
-        memcpy(w->pruned, w->original,
-               (size_t)(w->n_tokens * w->config->d_model) * sizeof *w->pruned);
-    HL_NEED(hl_walk_step(w->walk, &original, layer));
-    if (layer < w->first)
-        return HL_OK;
-    list_kept(w, layer);
-    pruned.n_heads = w->n_kept;
-    HL_NEED(hl_walk_step(w->walk, &pruned, layer));
-    if (w->config->layers[layer].n_heads == 0)
-        return HL_OK;
-    w->out->info.n_empty += w->n_kept == 0;
-    return solve_layer(w, layer);
+    HL_NEED(part_streams(w, layer));
+    HL_NEED(run_original(w, layer));
+    for (repair_case *c = w->cases; c < w->cases + w->n_cases; c++) {
+        if (c->stream != NULL)
+            HL_NEED(run_case(w, c, layer));
+    }
+    return HL_OK;
 }
 
-/* ------------------------------------------------------------------------ the state */
+/* ------------------------------------------------------------------------ the state
+ *
+ * Of a single case. */
 
 /* Stores floats bit by bit, two per number of the list. */
 static hl_status put_floats(repair_work *w, const char *name, const float *values, int64_t count)
@@ -615,7 +754,7 @@ enum { ROW_LENGTH = 9 };
 /* Stores a solved layer: its numbers, its weights, its bias. */
 static hl_status put_layer(repair_work *w, const hl_repair_layer *info)
 {
-    const hl_repaired *values  = &w->out->values[info->layer];
+    const hl_repaired *values  = &w->cases[0].out->values[info->layer];
     int64_t            d_model = w->config->d_model;
     int64_t            n       = output_of(w->model, info->layer)->weight.n_columns;
     double row[ROW_LENGTH]     = { (double)info->n_kept, (double)info->n_unknowns, info->before,
@@ -641,10 +780,11 @@ static hl_status save(repair_work *w, int64_t layer)
 
     if (w->options.state_path == NULL)
         return HL_OK;
-    for (int64_t i = 0; i < w->out->info.n_layers; i++)
-        HL_NEED(put_layer(w, &w->out->layers[i]));
+    for (int64_t i = 0; i < w->cases[0].out->info.n_layers; i++)
+        HL_NEED(put_layer(w, &w->cases[0].out->layers[i]));
     HL_NEED(put_floats(w, "repair.original", w->original, count));
-    HL_NEED(put_floats(w, "repair.pruned", w->pruned, count));
+    if (w->cases[0].stream != NULL)
+        HL_NEED(put_floats(w, "repair.pruned", w->cases[0].stream, count));
     HL_NEED(hl_sweep_state_put(w->state, "repair.done", &done, 1));
     HL_NEED(hl_sweep_state_save(w->state));
     w->saved_at = hl_clock_seconds();
@@ -671,17 +811,17 @@ static bool is_type(double number, const hl_param *param, int64_t d_head)
 
 static hl_status restore_layer(repair_work *w, int64_t layer)
 {
-    hl_repaired     *values  = &w->out->values[layer];
-    hl_repair_info  *info    = &w->out->info;
+    hl_repaired     *values  = &w->cases[0].out->values[layer];
+    hl_repair_info  *info    = &w->cases[0].out->info;
     const hl_param  *param   = output_of(w->model, layer);
     int64_t          d_model = w->config->d_model;
     int64_t          d_head  = w->config->layers[layer].d_head;
     char             name[NAME_BYTES];
-    hl_repair_layer *out = &w->out->layers[info->n_layers];
+    hl_repair_layer *out = &w->cases[0].out->layers[info->n_layers];
 
     snprintf(name, sizeof name, "repair.%" PRId64, layer);
     const double *row = hl_sweep_state_get(w->state, name, ROW_LENGTH);
-    list_kept(w, layer);
+    list_kept(w, &w->cases[0], layer);
     if (row == NULL || row[0] != (double)w->n_kept || !is_type(row[4], param, d_head) ||
         !is_type(row[6], param, d_head))
         return bad_state(w, name);
@@ -725,13 +865,18 @@ static hl_status restore(int64_t *next, repair_work *w)
     if (!(done[0] >= 1.0 && done[0] <= (double)w->config->n_layers))
         return bad_state(w, "repair.done");
     *next = (int64_t)done[0];
-    for (int64_t layer = w->first; layer < *next; layer++) {
+    for (int64_t layer = w->cases[0].first; layer < *next; layer++) {
         if (w->config->layers[layer].n_heads > 0)
             HL_NEED(restore_layer(w, layer));
     }
     if (!get_floats(w->original, w, "repair.original", count))
         return bad_state(w, "repair.original");
-    return get_floats(w->pruned, w, "repair.pruned", count) ? HL_OK : bad_state(w, "repair.pruned");
+    if (*next <= w->cases[0].first)
+        return HL_OK;
+    HL_NEED(HL_ALLOC(&w->cases[0].stream, (size_t)count));
+    return get_floats(w->cases[0].stream, w, "repair.pruned", count)
+               ? HL_OK
+               : bad_state(w, "repair.pruned");
 }
 
 static hl_status open_state(repair_work *w)
@@ -744,7 +889,7 @@ static hl_status open_state(repair_work *w)
     HL_NEED(hl_model_hash(&model, w->model, w->options.n_threads));
     snprintf(key, sizeof key,
              "repair model %016" PRIx64 " text %016" PRIx64 " heads %016" PRIx64 " ridge %g", model,
-             hl_walk_hash(w->walk), w->out->heads, w->options.ridge);
+             hl_walk_hash(w->walk), w->cases[0].out->heads, w->options.ridge);
     HL_NEED(hl_sweep_state_new(&w->state, w->options.state_path, key));
     w->saved_at = hl_clock_seconds();
     return w->options.resume ? hl_sweep_state_load(w->state) : HL_OK;
@@ -770,50 +915,63 @@ hl_status hl_repair_check(const hl_model *model)
     return HL_OK;
 }
 
-/* Checks that everything allocated beside the session fits in memory; results are floats. */
-static hl_status check_memory(repair_work *w)
+/* Counts everything allocated beside the session; results are floats. */
+static double count_memory(const repair_work *w, int64_t n_cases)
 {
     const hl_config *config = w->config;
-    double           width = 0.0, results = 0.0, limit = (double)w->options.memory_bytes;
+    double           width = 0.0, results = 0.0;
 
-    for (int64_t layer = w->first; layer < config->n_layers; layer++) {
-        list_kept(w, layer);
-        width = fmax(width, (double)(w->n_kept * config->d_head));
-        results += (double)config->d_model * (double)(config->layers[layer].n_heads + w->n_kept) *
-                   (double)config->d_head * sizeof(float);
+    for (int64_t layer = 0; layer < config->n_layers; layer++) {
+        double n_in = (double)(config->layers[layer].n_heads * config->layers[layer].d_head);
+
+        width = fmax(width, n_in);
+        results += w->scores ? 0.0 : 2.0 * (double)config->d_model * n_in * sizeof(float);
     }
-    double streams = (double)w->n_tokens * (2.0 * (double)config->d_model + width) * sizeof(float);
-    double sums    = 2.0 * (double)hl_squares_bytes((int64_t)width, config->d_model);
+    double streams = (double)w->n_tokens * sizeof(float) *
+                     ((double)(1 + n_cases) * (double)config->d_model + width);
+    double sums = 2.0 * (double)hl_squares_bytes((int64_t)width, config->d_model);
     double work =
         (double)config->d_model * (4.0 * width + (double)w->n_threads * PANEL_ROWS) * sizeof(float);
-    double total = streams + sums + work + results + (double)hl_walk_bytes(w->walk);
+
     if (w->options.state_path != NULL)
-        total += 2.0 * (streams + results);
-    if (total > limit)
+        streams *= 3.0;
+    return streams + sums + work + results + (double)hl_walk_bytes(w->walk);
+}
+
+static hl_status begin_streams(repair_work *w)
+{
+    const hl_config *config = w->config;
+    double           total  = count_memory(w, w->n_cases);
+    int64_t          width  = 0;
+
+    if (total > (double)w->options.memory_bytes)
         return hl_fail(
-            HL_LIMIT,
-            "repair: %.0f MiB for %lld tokens (streams %.0f MiB, sums %.0f MiB), at most "
-            "%.0f MiB: fewer tokens take less",
-            total / 0x1p20, (long long)w->n_tokens, streams / 0x1p20, sums / 0x1p20,
-            limit / 0x1p20);
-    w->out->info.n_bytes = (size_t)total;
+            HL_LIMIT, "repair: %.0f MiB for %lld tokens, at most %.0f MiB: fewer tokens take less",
+            total / 0x1p20, (long long)w->n_tokens, (double)w->options.memory_bytes / 0x1p20);
+    for (int64_t i = 0; i < w->n_cases; i++)
+        w->cases[i].out->info.n_bytes = (size_t)total;
+    for (int64_t layer = 0; layer < config->n_layers; layer++) {
+        int64_t n_in = config->layers[layer].n_heads * config->layers[layer].d_head;
+        width        = n_in > width ? n_in : width;
+    }
+    HL_NEED(HL_ALLOC(&w->means, (size_t)width));
     HL_NEED(hl_alloc((void **)&w->original, (size_t)w->n_tokens,
                      (size_t)config->d_model * sizeof *w->original));
-    HL_NEED(hl_alloc((void **)&w->pruned, (size_t)w->n_tokens,
-                     (size_t)config->d_model * sizeof *w->pruned));
     return hl_alloc((void **)&w->z, (size_t)w->n_tokens, (size_t)width * sizeof *w->z);
 }
 
 static hl_status report_progress(const repair_work *w, int64_t n_done)
 {
     int64_t     n_layers = w->config->n_layers;
-    int64_t     n_twice  = n_done > w->first ? n_done - w->first : 0;
-    hl_progress progress = {
-        .stage    = "repairing",
-        .share    = (double)(n_done + n_twice) / (double)(2 * n_layers - w->first),
-        .n_tokens = n_done == n_layers ? w->n_tokens : 0,
-    };
+    double      done = (double)n_done, all = (double)n_layers;
+    hl_progress progress = { .stage    = "repairing",
+                             .n_tokens = n_done == n_layers ? w->n_tokens : 0 };
 
+    for (int64_t i = 0; i < w->n_cases; i++) {
+        done += n_done > w->cases[i].first ? (double)(n_done - w->cases[i].first) : 0.0;
+        all += (double)(n_layers - w->cases[i].first);
+    }
+    progress.share = done / all;
     return w->options.progress == NULL ? HL_OK : w->options.progress(w->options.context, &progress);
 }
 
@@ -821,13 +979,14 @@ static hl_status run_layers(repair_work *w)
 {
     int64_t n_layers = w->config->n_layers, next = 0;
 
-    HL_NEED(open_state(w));
-    if (w->options.state_path != NULL)
+    if (w->options.state_path != NULL) {
+        HL_NEED(open_state(w));
         HL_NEED(restore(&next, w));
+    }
     for (int64_t layer = next; layer < n_layers; layer++) {
         HL_NEED(run_layer(w, layer));
         hl_status status = report_progress(w, layer + 1);
-        if (layer + 1 < n_layers &&
+        if (layer + 1 < n_layers && w->options.state_path != NULL &&
             (status == HL_CANCELLED || hl_clock_seconds() - w->saved_at >= w->options.save_every)) {
             hl_status saved = save(w, layer);
             status          = status != HL_OK ? status : saved;
@@ -837,15 +996,26 @@ static hl_status run_layers(repair_work *w)
     return HL_OK;
 }
 
+static void free_cases(repair_work *w)
+{
+    for (int64_t i = 0; i < w->n_cases && w->cases != NULL; i++) {
+        hl_repair_free(w->cases[i].out);
+        hl_free(w->cases[i].gates);
+        hl_free(w->cases[i].stream);
+    }
+    hl_free(w->cases);
+    hl_free(w->original);
+    hl_free(w->z);
+    hl_free(w->means);
+    w->cases    = NULL;
+    w->original = w->z = w->means = NULL;
+}
+
 static void free_work(repair_work *w)
 {
+    free_cases(w);
     hl_walk_close(w->walk);
     hl_sweep_state_free(w->state);
-    hl_repair_free(w->out);
-    hl_free(w->gates);
-    hl_free(w->original);
-    hl_free(w->pruned);
-    hl_free(w->z);
     hl_free(w->heads);
 }
 
@@ -867,6 +1037,31 @@ static hl_status complete_options(repair_work *w, const hl_repair_options *optio
     return HL_OK;
 }
 
+static hl_status open_walk(repair_work *w, const hl_corpus *corpus, const hl_scored_windows *scored)
+{
+    HL_NEED(hl_walk_open(&w->walk, w->model, corpus, &w->options.windows, scored,
+                         w->options.n_threads));
+    w->n_tokens = hl_walk_n_tokens(w->walk);
+    w->n_solved = hl_walk_n_first(w->walk);
+    return HL_ALLOC(&w->heads, (size_t)w->config->n_heads);
+}
+
+/* Makes the cases; `ways` NULL: all are repaired. */
+static hl_status make_cases(repair_work *w, const hl_head_list *heads, const bool *means, int64_t n)
+{
+    HL_NEED(HL_ALLOC_ZEROED(&w->cases, (size_t)n));
+    w->n_cases = n;
+    for (int64_t i = 0; i < n; i++) {
+        repair_case *c = &w->cases[i];
+
+        c->means = means != NULL && means[i];
+        HL_NEED(mark_heads(w, c, &heads[i]));
+        HL_NEED(new_repair(&c->out, w->model, &heads[i]));
+        c->out->info.n_tokens = w->n_solved;
+    }
+    return HL_OK;
+}
+
 hl_status hl_repair_heads(hl_repair **out, const hl_model *model, const hl_corpus *corpus,
                           const hl_head_list *heads, const hl_repair_options *options)
 {
@@ -878,15 +1073,86 @@ hl_status hl_repair_heads(hl_repair **out, const hl_model *model, const hl_corpu
     w.config = model->config;
     HL_NEED(complete_options(&w, options));
     HL_NEED(hl_repair_check(model));
-    HL_NEED(mark_heads(&w, heads));
-    HL_NEED(new_repair(&w.out, model, heads));
-    HL_NEED(hl_walk_open(&w.walk, model, corpus, &w.options.windows, w.options.n_threads));
-    w.n_tokens           = hl_walk_n_tokens(w.walk);
-    w.out->info.n_tokens = w.n_tokens;
-    HL_NEED(check_memory(&w));
+    HL_NEED(open_walk(&w, corpus, NULL));
+    HL_NEED(make_cases(&w, heads, NULL, 1));
+    HL_NEED(begin_streams(&w));
     if (heads->n_heads > 0)
         HL_NEED(run_layers(&w));
-    *out = hl_taken(&w.out);
+    *out = hl_taken(&w.cases[0].out);
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------ what it costs */
+
+/* How many of the cases fit into memory side by side; 0 becomes 1, which then fails with the reason. */
+static int64_t count_fitting(const repair_work *w, int64_t n_cases)
+{
+    while (n_cases > 1 && count_memory(w, n_cases) > (double)w->options.memory_bytes)
+        n_cases--;
+    return n_cases;
+}
+
+/* Cases without a stream of their own have the scores of the case, or of the original, that they are
+ * equal to. */
+static void copy_scores(hl_evaluation *out, const repair_work *w)
+{
+    for (int64_t i = 0; i < w->n_cases; i++) {
+        const repair_case *same = NULL;
+        hl_scores         *own  = out->scores + i * out->n_windows;
+
+        if (w->cases[i].stream != NULL)
+            continue;
+        (void)find_same(&same, w, &w->cases[i], w->config->n_layers - 1);
+        memcpy(own, same != NULL ? out->scores + (same - w->cases) * out->n_windows : out->dense,
+               (size_t)out->n_windows * sizeof *own);
+    }
+}
+
+static hl_status score_cases(hl_scores *dense, hl_scores *scores, repair_work *w,
+                             const hl_scored_windows *text)
+{
+    HL_CLOSED(hl_evaluation_free) hl_evaluation *found   = NULL;
+    HL_FREED float                             **streams = NULL;
+    size_t                                       n       = (size_t)text->n_windows;
+
+    HL_NEED(hl_evaluation_new(&found, text, w->n_cases));
+    HL_NEED(HL_ALLOC(&streams, (size_t)w->n_cases));
+    for (int64_t i = 0; i < w->n_cases; i++)
+        streams[i] = w->cases[i].stream;
+    HL_NEED(hl_walk_score(found, w->walk, w->original, streams));
+    copy_scores(found, w);
+    memcpy(dense, found->dense, n * sizeof *dense);
+    memcpy(scores, found->scores, n * (size_t)w->n_cases * sizeof *scores);
+    return HL_OK;
+}
+
+hl_status hl_evaluate_cases(hl_evaluation **out, const hl_model *model, const hl_corpus *corpus,
+                            const hl_corpus *test_corpus, const hl_head_list *heads,
+                            const bool *means, int64_t n_cases, const hl_repair_options *options,
+                            const hl_window_options *test_windows)
+{
+    HL_SCOPED(free_work) repair_work                    w     = { .model = model, .scores = true };
+    HL_SCOPED(hl_scored_windows_free) hl_scored_windows text  = { 0 };
+    HL_CLOSED(hl_evaluation_free) hl_evaluation        *found = NULL;
+    hl_window_options                                   test  = *test_windows;
+
+    *out     = NULL;
+    w.config = model->config;
+    HL_NEED(complete_options(&w, options));
+    test.n_ctx = hl_config_ctx(w.config, test.n_ctx);
+    HL_NEED(hl_scored_windows_read(&text, test_corpus, &test));
+    HL_NEED(open_walk(&w, corpus, &text));
+    HL_NEED(hl_evaluation_new(&found, &text, n_cases));
+    found->n_ctx = test.n_ctx;
+    for (int64_t i = 0, n; i < n_cases; i += n) {
+        n = count_fitting(&w, n_cases - i);
+        HL_NEED(make_cases(&w, heads + i, means != NULL ? means + i : NULL, n));
+        HL_NEED(begin_streams(&w));
+        HL_NEED(run_layers(&w));
+        HL_NEED(score_cases(found->dense, found->scores + i * found->n_windows, &w, &text));
+        free_cases(&w);
+    }
+    *out = hl_taken(&found);
     return HL_OK;
 }
 
@@ -899,31 +1165,26 @@ hl_status hl_repair_by_means(hl_repair **out, const hl_model *model, const hl_he
     int64_t                          each = model->config->n_heads * model->config->d_head;
 
     *out = NULL;
-    HL_NEED(mark_heads(&w, heads));
-    HL_NEED(new_repair(&w.out, model, heads));
-    for (int64_t layer = w.first; layer < w.config->n_layers; layer++) {
-        HL_SCOPED(free_solving) solving s      = { .layer = layer };
-        hl_repaired                    *values = &w.out->values[layer];
+    HL_NEED(HL_ALLOC(&w.heads, (size_t)w.config->n_heads));
+    HL_NEED(make_cases(&w, heads, NULL, 1));
+    repair_case *c = &w.cases[0];
+    for (int64_t layer = c->first; layer < w.config->n_layers; layer++) {
+        HL_SCOPED(free_solving) solving s      = { .of = c, .layer = layer };
+        hl_repaired                    *values = &c->out->values[layer];
+        HL_FREED double                *sums   = NULL;
 
         s.param = output_of(model, layer);
         if (s.param == NULL)
             continue;
         HL_NEED(read_output(&s, &w));
-        HL_NEED(HL_ALLOC_ZEROED(&values->bias, (size_t)w.config->d_model));
-        for (int64_t row = 0; row < w.config->d_model; row++) {
-            const float    *at    = s.before + row * s.param->weight.n_columns;
-            HL_FREED float *whole = NULL;
-            double          sum   = s.bias != NULL ? (double)s.bias[row] : 0.0;
-
-            HL_NEED(HL_ALLOC(&whole, (size_t)s.param->weight.n_columns));
-            HL_NEED(hl_weight_read_row(whole, &s.param->weight, row));
-            for (int64_t i = 0; i < s.param->weight.n_columns; i++)
-                sum += (double)(whole[i] - at[i]) * (double)means[layer * each + i];
-            values->bias[row] = (float)sum;
-        }
+        HL_NEED(HL_ALLOC(&sums, (size_t)w.config->d_model));
+        HL_NEED(HL_ALLOC(&values->bias, (size_t)w.config->d_model));
+        HL_NEED(mean_output(sums, &w, c, layer, means + layer * each));
+        for (int64_t row = 0; row < w.config->d_model; row++)
+            values->bias[row] = (float)(sums[row] + (s.bias != NULL ? (double)s.bias[row] : 0.0));
         values->weight = hl_taken(&s.before);
         values->dtype  = HL_DTYPE_F32;
     }
-    *out = hl_taken(&w.out);
+    *out = hl_taken(&c->out);
     return HL_OK;
 }

@@ -1,6 +1,7 @@
 /* stream_walk.c - windows of tokens, one after the other, through parts of a model. */
 #include "prune/stream_walk.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -9,6 +10,12 @@
 #include "measure/window.h"
 #include "model/model.h"
 #include "model/session.h"
+
+/* The scores of one row. */
+typedef struct walk_row {
+    double  nll, kl;
+    int64_t top;
+} walk_row;
 
 struct hl_walk {
     const hl_config *config;
@@ -19,6 +26,12 @@ struct hl_walk {
     int64_t         *begins; /* (n_windows) index of each window's first token */
     size_t           begin_room;
     int64_t          n_windows;
+    int64_t          n_first; /* tokens of the first text */
+
+    const hl_scored_windows *scored; /* the second text, or NULL */
+    walk_row                *rows;   /* (n_ctx) scores of a window's rows */
+    int64_t                 *tops;   /* (n_ctx) most likely tokens of the reference stream */
+    float                   *last;   /* (n_ctx, d_model) the stream after the last layer */
 
     /* The fields below describe the current step. */
     const hl_walk_stream *stream;
@@ -33,6 +46,9 @@ void hl_walk_close(hl_walk *walk)
     hl_session_close(walk->session);
     hl_free(walk->tokens);
     hl_free(walk->begins);
+    hl_free(walk->rows);
+    hl_free(walk->tops);
+    hl_free(walk->last);
     hl_free(walk);
 }
 
@@ -58,14 +74,11 @@ hl_status hl_walk_check(const hl_model *model)
     return HL_OK;
 }
 
-/* Batches are single windows. */
-static hl_status add_window(hl_walk *walk, const hl_batch *batch)
+static hl_status add_window(hl_walk *walk, const int64_t *tokens, int64_t n)
 {
-    int64_t n = batch->lengths[0];
-
     HL_NEED(HL_GROW(&walk->tokens, &walk->token_room, (size_t)walk->n_tokens, (size_t)n));
     HL_NEED(HL_GROW(&walk->begins, &walk->begin_room, (size_t)walk->n_windows, 1));
-    memcpy(walk->tokens + walk->n_tokens, batch->tokens, (size_t)n * sizeof *walk->tokens);
+    memcpy(walk->tokens + walk->n_tokens, tokens, (size_t)n * sizeof *walk->tokens);
     walk->begins[walk->n_windows++] = walk->n_tokens;
     walk->n_tokens += n;
     return HL_OK;
@@ -81,14 +94,30 @@ static hl_status read_text(hl_walk *walk, const hl_corpus *corpus, const hl_wind
         HL_NEED(hl_windows_next(&batch, windows));
         if (batch.n_windows == 0)
             break;
-        if (batch.lengths[0] > 0)
-            HL_NEED(add_window(walk, &batch));
+        if (batch.lengths[0] > 0) /* batches are single windows */
+            HL_NEED(add_window(walk, batch.tokens, batch.lengths[0]));
     }
+    walk->n_first = walk->n_tokens;
     return walk->n_tokens > 0 ? HL_OK : hl_fail(HL_BAD_INPUT, "the text has no tokens");
 }
 
+static hl_status add_scored(hl_walk *walk, const hl_scored_windows *scored, int64_t n_ctx)
+{
+    walk->scored = scored;
+    if (scored == NULL)
+        return HL_OK;
+    for (int64_t i = 0; i < scored->n_windows; i++)
+        HL_NEED(
+            add_window(walk, scored->tokens + scored->windows[i].begin, scored->windows[i].length));
+    HL_NEED(HL_ALLOC(&walk->rows, (size_t)n_ctx));
+    HL_NEED(HL_ALLOC(&walk->tops, (size_t)n_ctx));
+    return hl_alloc((void **)&walk->last, (size_t)n_ctx,
+                    (size_t)walk->config->d_model * sizeof *walk->last);
+}
+
 hl_status hl_walk_open(hl_walk **out, const hl_model *model, const hl_corpus *corpus,
-                       const hl_window_options *windows, int32_t n_threads)
+                       const hl_window_options *windows, const hl_scored_windows *scored,
+                       int32_t n_threads)
 {
     HL_CLOSED(hl_walk_close) hl_walk *walk  = NULL;
     hl_window_options                 each  = *windows;
@@ -102,7 +131,10 @@ hl_status hl_walk_open(hl_walk **out, const hl_model *model, const hl_corpus *co
     each.stride  = 0;
     each.n_ctx   = hl_config_ctx(model->config, windows->n_ctx);
     HL_NEED(read_text(walk, corpus, &each));
+    HL_NEED(add_scored(walk, scored, each.n_ctx));
     wants |= is_parallel(model->config) ? HL_WANT_RESID_POST : HL_WANT_RESID_MID;
+    if (scored != NULL)
+        wants |= HL_WANT_RESID_POST | HL_WANT_LOSSES | HL_WANT_DIVERGENCE;
     HL_NEED(hl_session_open(
         &walk->session, model,
         &(hl_session_options){ .n_ctx = each.n_ctx, .wants = wants, .n_threads = n_threads }));
@@ -113,6 +145,11 @@ hl_status hl_walk_open(hl_walk **out, const hl_model *model, const hl_corpus *co
 int64_t hl_walk_n_tokens(const hl_walk *walk)
 {
     return walk->n_tokens;
+}
+
+int64_t hl_walk_n_first(const hl_walk *walk)
+{
+    return walk->n_first;
 }
 
 uint64_t hl_walk_hash(const hl_walk *walk)
@@ -193,5 +230,97 @@ hl_status hl_walk_step(hl_walk *walk, const hl_walk_stream *stream, int64_t laye
         HL_NEED(hl_session_feed(walk->session, &feed));
     }
     walk->stream = NULL;
+    return HL_OK;
+}
+
+/* ---------------------------------------------------------------------- scoring */
+
+static hl_status take_last(void *context, const hl_layer_rows *rows)
+{
+    const hl_walk *walk = context;
+
+    memcpy(walk->last + rows->start[0] * rows->d_model, rows->resid_post,
+           (size_t)(rows->lengths[0] * rows->d_model) * sizeof *walk->last);
+    return HL_OK;
+}
+
+static hl_status take_scores(void *context, const hl_final_rows *rows)
+{
+    const hl_walk *walk = context;
+
+    for (int64_t i = 0; i < rows->n_rows; i++)
+        walk->rows[rows->start + i] =
+            (walk_row){ .nll = rows->losses[i], .kl = rows->divergence[i], .top = rows->tops[i] };
+    return HL_OK;
+}
+
+/* Runs the last layer's MLP and the output head over a window's stream x. */
+static hl_status predict(hl_walk *walk, const hl_scored_window *window, const float *x, bool keeps)
+{
+    const int64_t *tokens   = walk->scored->tokens + window->begin;
+    int64_t        n_layers = walk->config->n_layers;
+    hl_tap         middle   = { .context = walk, .layer = take_last, .wants = HL_WANT_RESID_POST };
+    hl_tap         end      = { .context = walk,
+                                .final   = take_scores,
+                                .wants   = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
+    hl_feed        feed     = {
+                   .tokens = tokens, .n_tokens = window->length - 1, .stream = x, .tap = &middle
+    };
+
+    HL_NEED(hl_session_rewind(walk->session, 0, 0));
+    if (!is_parallel(walk->config)) {
+        feed.first_layer = n_layers - 1;
+        feed.n_layers    = 1;
+        feed.from_mid    = true;
+        HL_NEED(hl_session_feed(walk->session, &feed));
+        HL_NEED(hl_session_rewind(walk->session, 0, 0));
+        feed.stream   = walk->last;
+        feed.n_layers = 0;
+        feed.from_mid = false;
+    }
+    feed.tap          = &end;
+    feed.first_layer  = n_layers;
+    feed.targets      = tokens + 1;
+    feed.keeps_logits = keeps;
+    return hl_session_feed(walk->session, &feed);
+}
+
+/* Adds up a window; the reference stream comes first and leaves its most likely tokens. */
+static hl_status add_rows(hl_scores *out, hl_walk *walk, int64_t index, bool is_reference)
+{
+    const hl_scored_window *window = &walk->scored->windows[index];
+
+    *out = (hl_scores){ 0 };
+    for (int64_t i = window->first - 1; i < window->length - 1; i++) {
+        if (is_reference)
+            walk->tops[i] = walk->rows[i].top;
+        out->nll += walk->rows[i].nll;
+        out->kl += walk->rows[i].kl;
+        out->n_same += walk->rows[i].top == walk->tops[i];
+    }
+    if (isfinite(out->nll) && isfinite(out->kl))
+        return HL_OK;
+    return hl_fail(HL_BAD_INPUT, "window %lld of the text: its losses are NaN or infinite",
+                   (long long)index);
+}
+
+hl_status hl_walk_score(hl_evaluation *out, hl_walk *walk, const float *reference,
+                        float *const *streams)
+{
+    int64_t d_model = walk->config->d_model;
+
+    for (int64_t i = 0; i < walk->scored->n_windows; i++) {
+        const hl_scored_window *window = &walk->scored->windows[i];
+        int64_t                 at     = (walk->n_first + window->begin) * d_model;
+
+        HL_NEED(predict(walk, window, reference + at, true));
+        HL_NEED(add_rows(&out->dense[i], walk, i, true));
+        for (int64_t k = 0; k < out->n_settings; k++) {
+            if (streams[k] == NULL)
+                continue;
+            HL_NEED(predict(walk, window, streams[k] + at, false));
+            HL_NEED(add_rows(&out->scores[k * out->n_windows + i], walk, i, false));
+        }
+    }
     return HL_OK;
 }

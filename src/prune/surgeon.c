@@ -13,11 +13,17 @@
  *     G^-1 -= (G^-1)_:h ((G^-1)_hh)^-1 (G^-1)_h:
  *
  * and so on until no head is left (Hassibi and Stork 1993; for blocks of weights Kurtic et al. 2022).
- * The costs of a layer add up to the error of all heads removed by then.  A head's score is that sum
- * over the variance of the residual stream after the attention, which makes layers comparable.  Three
- * other scores were measured on models/demo: the head's own cost, errors relative to the length of
- * the stream row by row, and the KL divergence that an error in the layer causes.  None was better
- * after a repair at 20% and at 40%; doc/sweep.md has the numbers. */
+ *
+ * Errors of different layers are made comparable by the gradients of the loss with respect to what the
+ * attention writes.  With F = L L' the mean of their products g g' over the tokens, an error e raises
+ * the loss by e' F e / 2 to second order, so with W L in the place of W the costs are nats (as in the
+ * LLM Surgeon, van der Ouderaa et al. 2024, whose weights are single ones).  A head's score is its cost
+ * when it is removed, or that of a head of its layer removed before it if that is larger, so that a
+ * layer's heads keep their order.
+ *
+ * Where there is no gradient, as in a model with mixers, the score is the cost over the variance of the
+ * residual stream after the attention.  On models/demo that is clearly worse; doc/sweep.md has the
+ * numbers, also of other scores. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +31,9 @@
 #include "base/threads.h"
 #include "headlight/prune.h"
 #include "kernels/gemm.h"
+#include "model/backward.h"
 #include "model/model.h"
+#include "prune/gates.h"
 #include "prune/least_squares.h"
 #include "prune/repair.h"
 #include "prune/stream_walk.h"
@@ -41,7 +49,8 @@ typedef struct surgeon_work {
     float           *x; /* (n_tokens, d_model) */
     float           *z; /* (n_tokens, H d) */
     int64_t         *heads;
-    double          *out; /* (n_layers, H) */
+    double          *out;       /* (n_layers, H) */
+    hl_squares     **gradients; /* (n_layers) of the losses with respect to what attention writes */
 } surgeon_work;
 
 /* The state of one layer while its heads are removed. */
@@ -228,25 +237,67 @@ static double variance_of(const float *x, int64_t n_rows, int64_t n)
     return sum;
 }
 
+/* Multiplies the weights by a root of the layer's Fisher matrix F = L L', so that squared errors become
+ * twice the rise of the loss that they cause, to second order. */
+static hl_status weigh_errors(surgery *s, hl_squares *gradients)
+{
+    HL_FREED double *root = NULL, *weighted = NULL;
+    size_t           n     = (size_t)s->n_out;
+    double           trace = 0.0;
+
+    HL_NEED(hl_alloc_zeroed((void **)&root, n, n * sizeof *root));
+    HL_NEED(hl_alloc_zeroed((void **)&weighted, (size_t)s->n_in, n * sizeof *weighted));
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k <= i; k++)
+            root[i * n + k] = gradients->gram[i * n + k] / (double)gradients->n_rows;
+        trace += root[i * n + i];
+    }
+    if (!isfinite(trace))
+        return hl_fail(HL_BAD_INPUT, "the gradients on this text are not finite");
+    for (size_t i = 0; i < n; i++)
+        root[i * n + i] += 1e-6 * trace / (double)n + 1e-300;
+    HL_NEED(hl_cholesky_factor(root, s->n_out));
+    for (size_t i = 0; i < n; i++)
+        memset(root + i * n + i + 1, 0, (n - i - 1) * sizeof *root);
+    for (int64_t row = 0; row < s->n_in; row += TILE)
+        hl_gemm_add(&(hl_gemm_sum){ .c        = weighted + row * s->n_out,
+                                    .c_stride = s->n_out,
+                                    .a        = s->weight + row * s->n_out,
+                                    .a_stride = s->n_out,
+                                    .b        = root,
+                                    .b_stride = s->n_out,
+                                    .m        = s->n_in - row < TILE ? s->n_in - row : TILE,
+                                    .n        = s->n_out,
+                                    .k        = s->n_out,
+                                    .factor   = 1.0 });
+    memcpy(s->weight, weighted, (size_t)s->n_in * n * sizeof *weighted);
+    return HL_OK;
+}
+
 static hl_status run_layer(surgeon_work *w, int64_t layer)
 {
     HL_CLOSED(hl_squares_free) hl_squares *squares = NULL;
     HL_SCOPED(free_surgery)
-    surgery s     = { .n_heads   = w->config->layers[layer].n_heads,
-                      .d_head    = w->config->layers[layer].d_head,
-                      .n_out     = w->config->d_model,
-                      .n_threads = w->n_threads };
-    double  total = 0.0;
+    surgery s       = { .n_heads   = w->config->layers[layer].n_heads,
+                        .d_head    = w->config->layers[layer].d_head,
+                        .n_out     = w->config->d_model,
+                        .n_threads = w->n_threads };
+    double  highest = 0.0;
 
     s.n_in                = s.n_heads * s.d_head;
     hl_walk_stream stream = { .x = w->x, .z = w->z, .heads = w->heads, .n_heads = s.n_heads };
     HL_NEED(hl_walk_step(w->walk, &stream, layer));
     if (s.n_heads == 0)
         return HL_OK;
-    double scale = variance_of(w->x, w->n_tokens, s.n_out) * (double)w->n_tokens;
+    double scale = 2.0;
+    if (w->gradients == NULL)
+        scale = variance_of(w->x, w->n_tokens, s.n_out);
+    scale *= (double)w->n_tokens;
     HL_NEED(hl_squares_new(&squares, s.n_in, 0, w->n_threads));
     hl_squares_add(squares, w->z, NULL, NULL, w->n_tokens, 1.0);
     HL_NEED(prepare(&s, w, squares, layer));
+    if (w->gradients != NULL)
+        HL_NEED(weigh_errors(&s, w->gradients[layer]));
     for (int64_t left = s.n_heads; left > 0; left--) {
         int64_t best = -1;
 
@@ -256,8 +307,8 @@ static hl_status run_layer(surgeon_work *w, int64_t layer)
             if (!s.gone[h] && (best < 0 || s.costs[h] < s.costs[best]))
                 best = h;
         }
-        total += s.costs[best];
-        w->out[layer * w->config->n_heads + best] = total / scale;
+        highest                                   = fmax(highest, s.costs[best]);
+        w->out[layer * w->config->n_heads + best] = highest / scale;
         HL_NEED(remove_head(&s, best));
     }
     return HL_OK;
@@ -269,6 +320,21 @@ static void free_work(surgeon_work *w)
     hl_free(w->x);
     hl_free(w->z);
     hl_free(w->heads);
+    for (int64_t i = 0; w->gradients != NULL && i < w->config->n_layers; i++)
+        hl_squares_free(w->gradients[i]);
+    hl_free(w->gradients);
+}
+
+static hl_status take_gradients(surgeon_work *w, const hl_corpus *corpus,
+                                const hl_surgeon_options *options)
+{
+    HL_CLOSED(hl_gradients_free) hl_gradients *of_gates = NULL;
+    hl_gradient_options how = { .windows = options->windows, .n_threads = options->n_threads };
+
+    HL_NEED(HL_ALLOC_ZEROED(&w->gradients, (size_t)w->config->n_layers));
+    for (int64_t i = 0; i < w->config->n_layers; i++)
+        HL_NEED(hl_squares_new(&w->gradients[i], w->config->d_model, 0, w->n_threads));
+    return hl_output_gradients(&of_gates, w->gradients, w->model, corpus, &how);
 }
 
 static hl_status report_progress(const surgeon_work *w, const hl_surgeon_options *options,
@@ -289,7 +355,7 @@ hl_status hl_surgeon_scores(double *out, const hl_model *model, const hl_corpus 
     options     = options != NULL ? options : &defaults;
     w.n_threads = hl_threads(options->n_threads);
     HL_NEED(hl_lapack_check());
-    HL_NEED(hl_walk_open(&w.walk, model, corpus, &options->windows, options->n_threads));
+    HL_NEED(hl_walk_open(&w.walk, model, corpus, &options->windows, NULL, options->n_threads));
     w.n_tokens = hl_walk_n_tokens(w.walk);
     HL_NEED(hl_alloc((void **)&w.x, (size_t)w.n_tokens, (size_t)config->d_model * sizeof *w.x));
     HL_NEED(hl_alloc((void **)&w.z, (size_t)w.n_tokens,
@@ -299,6 +365,8 @@ hl_status hl_surgeon_scores(double *out, const hl_model *model, const hl_corpus 
         w.heads[i] = i;
     for (int64_t i = 0; i < config->n_layers * config->n_heads; i++)
         out[i] = NAN;
+    if (hl_backward_check(model) == HL_OK)
+        HL_NEED(take_gradients(&w, corpus, options));
     for (int64_t layer = 0; layer < config->n_layers; layer++) {
         HL_NEED(run_layer(&w, layer));
         HL_NEED(report_progress(&w, options, layer + 1));

@@ -216,6 +216,8 @@ static hl_status open_state(hl_sweep *s)
                  hl_around_name(o->around));
     if (o->repair)
         snprintf(key + strlen(key), sizeof key - strlen(key), " repair");
+    if (o->no_singles)
+        snprintf(key + strlen(key), sizeof key - strlen(key), " no singles");
     HL_NEED(hl_sweep_state_new(&s->state, o->state_path, key));
     if (o->resume)
         HL_NEED(hl_sweep_state_load(s->state));
@@ -552,6 +554,7 @@ void hl_sweep_free(hl_sweep *s)
     hl_evaluation_free(s->test);
     hl_free(s->n_right);
     hl_free(s->mended);
+    hl_free(s->is_mended);
     hl_free(s->mended_rises);
     hl_free(s->why_not);
     hl_free(s->rankers);

@@ -258,7 +258,7 @@ static hl_status allocate(hl_sweep *s)
     s->n_fixed      = s->options.n_rankers + s->options.n_iterative;
     s->n_orders     = s->n_fixed + s->options.n_seeds;
     s->first_single = s->n_orders * s->options.n_ratios;
-    s->n_settings   = s->first_single + s->n_singles;
+    s->n_settings   = s->first_single + (s->options.no_singles ? 0 : s->n_singles);
     HL_NEED(HL_ALLOC(&s->heads, (size_t)s->n_singles));
     HL_NEED(HL_ALLOC_ZEROED(&s->orders, (size_t)s->n_orders));
     HL_NEED(HL_ALLOC_ZEROED(&s->n_off, (size_t)s->options.n_ratios));
@@ -295,7 +295,8 @@ hl_status hl_sweep_make_orders(hl_sweep *s)
     HL_NEED(make_rankings(s));
     for (int64_t i = 0; i < s->n_orders; i++)
         HL_NEED(set_order(s, &s->orders[i]));
-    HL_NEED(set_singles(s));
+    if (!s->options.no_singles)
+        HL_NEED(set_singles(s));
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
         for (int64_t j = 0; j < s->n_gates; j++)
             s->n_off[i] += gates_of(s, &s->orders[0], i)[j] == 0.0f;

@@ -78,6 +78,8 @@ struct hl_sweep {
     /* With options.repair, rows are orders that are not random, then the median of random, by
      * ratio. */
     hl_scores      *mended;       /* (rows, HL_SWEEP_WAYS, n_windows) or NULL */
+    int64_t         n_mended;     /* rows; 0 without options.repair */
+    bool           *is_mended;    /* (rows, HL_SWEEP_WAYS) scored */
     bool            can_mend;     /* false: HL_SWEEP_REPAIRED is missing */
     char           *why_not;      /* the reason if can_mend is false */
     hl_sweep_value *mended_rises; /* (rows, 1 + HL_SWEEP_WAYS) zeroed heads first; NaN: missing */

@@ -200,11 +200,6 @@ static hl_status correlate(hl_sweep_value *out, const hl_sweep *s, const hl_rank
 
 /* ----------------------------------------------------------- means and repairs */
 
-static int64_t mended_rows(const hl_sweep *s)
-{
-    return s->mended != NULL ? (s->n_fixed + 1) * s->options.n_ratios : 0;
-}
-
 /* The rise of scores over the reference model, with the same units left out of both. */
 static hl_status mended_rise(hl_sweep_value *out, const hl_sweep *s, const hl_scores *scores)
 {
@@ -233,7 +228,7 @@ static hl_status mended_rise(hl_sweep_value *out, const hl_sweep *s, const hl_sc
 
 static hl_status count_mended(hl_sweep *s)
 {
-    int64_t n_rows = mended_rows(s), n_windows = s->test->n_windows;
+    int64_t n_rows = s->n_mended, n_windows = s->test->n_windows;
 
     HL_NEED(HL_ALLOC(&s->mended_rises, (size_t)(n_rows * (1 + HL_SWEEP_WAYS))));
     for (int64_t row = 0; row < n_rows; row++) {
@@ -277,9 +272,9 @@ static hl_status count_all(hl_sweep *s)
     }
     for (int64_t i = 0; i < n_ratios; i++)
         HL_NEED(count_band(&s->bands[i], s, i));
-    for (int64_t i = 0; i < s->n_singles; i++)
+    for (int64_t i = 0; i < s->n_singles && !s->options.no_singles; i++)
         s->rises[i] = mean_nll(s, s->first_single + i) - mean_nll(s, s->n_settings);
-    for (int64_t i = 0; i < s->options.n_rankers; i++)
+    for (int64_t i = 0; i < s->options.n_rankers && !s->options.no_singles; i++)
         HL_NEED(correlate(&s->correlations[i], s, s->orders[i].ranking));
     return count_mended(s);
 }
@@ -363,7 +358,8 @@ static hl_status make_correlation(hl_sheet **out, const hl_sweep *s)
                    &table, "correlation",
                    "Does the score predict the rise of the loss with that head disabled?", columns);
 
-    for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers; i++) {
+    for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers && !s->options.no_singles;
+         i++) {
         bool highest = hl_ranker_takes_highest(s->rankers[i]);
 
         hl_sheet_put_text(table, "%s", hl_ranker_name((size_t)s->rankers[i]));
@@ -381,7 +377,9 @@ static hl_status make_heads(hl_sheet **out, const hl_sweep *s)
     hl_status         status =
         hl_sheet_new(&table, "heads", "Score and cost of every head, by every ranker", columns);
 
-    for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers * s->n_singles; i++) {
+    int64_t n_rows = s->options.no_singles ? 0 : s->options.n_rankers * s->n_singles;
+
+    for (int64_t i = 0; status == HL_OK && i < n_rows; i++) {
         const hl_ranking *ranking = s->orders[i / s->n_singles].ranking;
         const hl_ranked  *ranked  = &ranking->heads[i % s->n_singles];
         double            rise    = NAN;
@@ -440,7 +438,7 @@ static hl_status make_repair(hl_sheet **out, const hl_sweep *s)
     hl_status         status =
         hl_sheet_new(&table, "repair", "Rise of the loss: zeroed, with means, repaired", columns);
 
-    for (int64_t row = 0; status == HL_OK && row < mended_rows(s); row++) {
+    for (int64_t row = 0; status == HL_OK && row < s->n_mended; row++) {
         const hl_sweep_value *rises = s->mended_rises + row * (1 + HL_SWEEP_WAYS);
         char                  name[64];
 
@@ -770,7 +768,7 @@ static void say_best_repair(hl_sweep *s, int64_t ratio)
 
 static void say_repairs(hl_sweep *s)
 {
-    int64_t n_rows = mended_rows(s), n = 0, better = 0, halved = 0, worse = 0;
+    int64_t n_rows = s->n_mended, n = 0, better = 0, halved = 0, worse = 0;
 
     if (n_rows == 0)
         return;
@@ -808,11 +806,12 @@ hl_status hl_sweep_make_verdict(hl_sweep *s)
         if (s->n_off[i] > 0)
             say_winner(s, i);
     }
-    if (entropy >= 0) {
+    if (entropy >= 0)
         say_against_random(s, entropy);
+    if (entropy >= 0 && !s->options.no_singles)
         say_importance(s, entropy);
-    }
-    say_together(s);
+    if (!s->options.no_singles)
+        say_together(s);
     say_repairs(s);
     say_doubt(s);
     say_costs(s);

@@ -422,16 +422,21 @@ static hl_status read_orders(frontier_request *out, hl_look *look)
 
 static hl_status read_frontier(frontier_request *out, hl_look *look)
 {
-    static const char *const known[] = { "model",    "input",       "until_loss",
-                                         "until_kl", "until_bytes", "rankers",
-                                         "context",  "seed",        NULL };
+    static const char *const known[] = { "model",       "input",   "until_loss", "until_kl",
+                                         "until_bytes", "rankers", "context",    "seed",
+                                         "repair",      NULL };
     double                   bytes   = 0.0;
+    const json_t            *repair  = hl_look_member(look, "repair");
 
     HL_NEED(hl_look_check(look, known));
     HL_NEED(read_budget(&out->options.until_loss, look, "until_loss"));
     HL_NEED(read_budget(&out->options.until_kl, look, "until_kl"));
     HL_NEED(read_budget(&bytes, look, "until_bytes"));
     out->options.until_bytes = (size_t)bytes;
+    if (repair != NULL && !json_is_boolean(repair))
+        return hl_fail(HL_BAD_INPUT, "repair: wanted true or false");
+    out->options.repair =
+        repair != NULL ? json_is_true(repair) : hl_repair_check(look->server->model) == HL_OK;
     HL_NEED(read_orders(out, look));
     HL_NEED(hl_json_get_int(&out->seed, look->root, "seed", "request"));
     HL_NEED(read_context(&out->options.windows.n_ctx, look));
@@ -464,12 +469,12 @@ static json_t *frontier_json(const hl_frontier *f)
         hl_json_add(&points, point_json(&f->points[i]));
     for (int64_t i = 0; i < f->heads->n_heads; i++)
         hl_json_add(&off, name_of(f->heads->heads[i].layer, f->heads->heads[i].head));
-    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:b}", "object",
-                     "headlight.frontier", "tokens", (json_int_t)f->n_scored, "context",
-                     (json_int_t)f->n_ctx, "windows", (json_int_t)f->n_windows, "nll",
-                     hl_json_number(f->nll), "bytes", (json_int_t)f->tensor_bytes, "points", points,
-                     "recommended", (json_int_t)f->recommended, "off", off, "all_went",
-                     f->all_went);
+    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:b}", "object",
+                     "headlight.frontier", "repaired", f->budget.repair, "tokens",
+                     (json_int_t)f->n_scored, "context", (json_int_t)f->n_ctx, "windows",
+                     (json_int_t)f->n_windows, "nll", hl_json_number(f->nll), "bytes",
+                     (json_int_t)f->tensor_bytes, "points", points, "recommended",
+                     (json_int_t)f->recommended, "off", off, "all_went", f->all_went);
 }
 
 hl_status hl_serve_frontier(json_t **out, hl_look *look)
