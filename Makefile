@@ -161,6 +161,10 @@ ifneq ($(filter 1 yes true,$(MPI)),)
 MPI_FLAGS   := -DHL_HAVE_MPI=1 $(shell $(PKG_CONFIG) --cflags ompi-c)
 LIBS        += $(shell $(PKG_CONFIG) --libs ompi-c)
 endif
+ifneq ($(filter 1 yes true,$(WHEEL)),)
+# A wheel's own libraries are below it.  DT_RPATH, unlike RUNPATH, holds for the libraries that these need.
+LDFLAGS     += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/libs'
+endif
 LINK_FLAGS  := $(CFLAGS) -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(HARD_LINK) $(LDFLAGS)
 
 # The flags of one source file: by its folder, then by its instruction set.  With a sanitizer,
@@ -404,6 +408,12 @@ check-python: ## the Python package with PyTorch and transformers from PyPI, in 
 	@+$(SUBMAKE) all
 	@$(RUN_TESTS) tests/python/newest.sh
 
+.PHONY: check-python-classes
+check-python-classes: ## every class of transformers that can be built small: right, measured by its matrices, or refused by name; 10 minutes
+	@tools/deps check
+	@+$(SUBMAKE) all
+	@$(RUN_TESTS) tests/python/classes.sh
+
 # ------------------------------------------------------- the long round of tests
 
 .PHONY: check-mpi
@@ -441,7 +451,7 @@ mutate: ## break the code in each of the ways of tests/mutants.txt: tests must n
 	@tools/mutate -j $(JOBS) $(TALLY) $(MUTANTS)
 
 # All of them run, even if some fail.
-PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-python check-mpi mutate \
+PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-python check-python-classes check-mpi mutate \
          check-neon check-docs check-dist check-deb lint
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
@@ -617,6 +627,11 @@ uninstall: ## remove what install put there
 # -------------------------------------------------------------------- packages
 
 DIST := headlight-$(VERSION)
+
+.PHONY: wheel
+wheel: ## $(BUILD)/wheel/headlight-*.whl: the Python package with all libraries but glibc's
+	@+$(SUBMAKE) all WHEEL=1 BUILD=$(BUILD)/wheel
+	@HEADLIGHT_BUILD=$(BUILD)/wheel python3 -B python/build_package.py $(BUILD)/wheel
 
 .PHONY: dist deb sbom api check-dist check-deb check-fresh
 dist: ## $(BUILD)/headlight-VERSION.tar.xz: all of the source, builds without git and network

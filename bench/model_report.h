@@ -53,7 +53,7 @@ typedef struct hl_model_result {
     double        busy;      /* share of the CPUs that other programs used before the start */
     bench_series  peak;      /* GFLOP/s of multiply-adds on these threads */
     bench_series  bandwidth; /* GB/s that they read from memory */
-    char          peers[HL_N_RUNNERS][200]; /* their names, or why they are missing */
+    char          peers[HL_N_RUNNERS][200]; /* names of peers, or why one is missing */
     double        errors[HL_N_RUNNERS]; /* largest difference of a peer's hidden states; or NaN */
 } hl_model_result;
 

@@ -479,7 +479,11 @@ static void print_range_note(const hl_colors *colors, const hl_nll *nll)
 
     hl_interval_reason(reason, sizeof reason, &nll->interval);
     if (reason[0] != '\0' && nll->n_scored > 0 && nll->n_broken == 0)
-        printf("\n%s  No confidence interval: %s.%s\n", colors->dim, reason, colors->plain);
+        printf("\n%s  No confidence interval: %s.%s%s\n", colors->dim, reason,
+               nll->interval.units == HL_UNITS_WINDOWS
+                   ? "  More text or a smaller --context\n  gives more windows."
+                   : "",
+               colors->plain);
     if (reason[0] == '\0')
         printf("\n%s  95%% confidence intervals, over %s %s.%s\n", colors->dim,
                hl_grouped(nll->interval.n), hl_units_name(nll->interval.units), colors->plain);

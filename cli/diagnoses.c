@@ -196,7 +196,7 @@ static void print_causes(const hl_diagnosis *item)
             used +=
                 (size_t)snprintf(text + used, sizeof text - used, " Against: %s", cause->against);
         if (used < sizeof text)
-            snprintf(text + used, sizeof text - used, " To tell: %s", cause->command);
+            snprintf(text + used, sizeof text - used, " To find out: %s", cause->command);
         print_field(i == 0 ? "causes" : "", text);
     }
 }

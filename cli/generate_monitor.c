@@ -169,7 +169,7 @@ static void explain(const hl_monitor *monitor, double threshold, int64_t n_spike
     FILE *stream = monitor->stream;
 
     if (monitor->depth != HL_DEPTH_NONE) {
-        fputs("attention, beside the text before: focused ", stream);
+        fputs("attention compared with the text before: focused ", stream);
         for (int i = 0; i < N_LEGEND; i++) {
             color_share(monitor, i / (N_LEGEND - 1.0));
             fputs("■", stream);

@@ -1,22 +1,35 @@
-"""build_package.py - makes the wheel that `pip install .` installs, with the standard library only.
+"""build_package.py - makes the wheel and the source distribution, with the standard library only.
 
-A wheel is a zip file: the package, libheadlight.so and libheadlight_cuda.so from build/ if `make` has
-made them, and a folder of metadata with a hash of every file.  Without the library the wheel fits any
-machine, and uses the libheadlight.so that `make install` installed.  pip calls the functions below by
-name (PEP 517, PEP 660).
+A wheel is a zip file: the package, the library, the command, the libraries that these need, and a
+folder of metadata with a hash of every file.  It stands alone where it was built by
+
+    make wheel          build/wheel/headlight-VERSION-py3-none-manylinux_2_36_x86_64.whl
+
+which links with a search path that begins in the wheel's own folder, and copies into it every library
+but glibc's.  `pip install .` packs what `make` has built, and runs `make` if nothing has been built and
+the C sources are there, as in the source distribution; without them, the package uses the
+libheadlight.so that `make install` installed.  pip calls the functions below by name (PEP 517, PEP 660).
 """
 import base64
 import hashlib
 import os
 import pathlib
+import platform
 import re
+import shutil
+import subprocess
 import sysconfig
 import tarfile
 import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
+BUILD = os.environ.get("HEADLIGHT_BUILD", os.path.join(ROOT, "build"))
 LIBRARIES = ("libheadlight.so", "libheadlight_cuda.so")
+# Part of glibc, or found by it: every system has its own.
+SYSTEM = re.compile(r"^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|nsl|anl)\.so.*|linux-vdso.*)$")
+SUMMARY = "What every attention head of a transformer looks at, and how sharply"
+SOURCES = ("include", "src", "cli", "web/dist", "models/demo", "tools", "packaging", "doc/man")
 
 
 def version():
@@ -33,43 +46,117 @@ def package_files():
             yield "headlight/" + name, os.path.join(folder, name)
 
 
+def make_if_needed():
+    """Builds the library from the sources of a source distribution."""
+    if os.path.exists(os.path.join(BUILD, LIBRARIES[0])) or not os.path.isdir(os.path.join(ROOT, "src")):
+        return
+    if shutil.which("make") is None or shutil.which("cc") is None:
+        raise SystemExit("headlight: building from source needs make, a C compiler and the libraries of "
+                         "README.md; or install a wheel")
+    subprocess.run(["make", f"-j{os.cpu_count() or 1}", "all", "WHEEL=1"], cwd=ROOT, check=True)
+
+
 def built_libraries():
     for name in LIBRARIES:
-        path = os.path.join(ROOT, "build", name)
+        path = os.path.join(BUILD, name)
         if os.path.exists(path):
             yield "headlight/" + name, path
+    command = os.path.join(BUILD, "headlight")
+    if os.path.exists(command) and os.path.exists(os.path.join(BUILD, LIBRARIES[0])):
+        yield "headlight/headlight-command", command
+
+
+def stands_alone(library):
+    """Whether the library was linked to search the wheel's own folder."""
+    with open(library, "rb") as file:
+        return b"$ORIGIN/libs" in file.read()
+
+
+def needed_libraries(paths):
+    """(name in the wheel, path) of all libraries that these need, but those of the system and our own."""
+    found = {}
+    for path in paths:
+        shown = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+        for line in shown.splitlines():
+            match = re.match(r"\s*(\S+) => (/\S+)", line)
+            if "not found" in line:
+                raise SystemExit(f"headlight: {path}: {line.strip()}")
+            if match and not SYSTEM.match(match[1]) and not match[1].startswith("libheadlight"):
+                found[match[1]] = match[2]
+    return [("headlight/libs/" + name, os.path.realpath(path)) for name, path in sorted(found.items())]
+
+
+def wheel_tag(libraries, alone):
+    if not libraries:
+        return "py3-none-any"
+    machine = re.sub(r"[^0-9a-zA-Z_]", "_", platform.machine())
+    libc = platform.libc_ver()
+    if alone and libc[0] == "glibc":
+        return f"py3-none-manylinux_{libc[1].replace('.', '_')}_{machine}"
+    return "py3-none-" + re.sub(r"[^0-9a-zA-Z_]", "_", sysconfig.get_platform())
+
+
+def metadata():
+    with open(os.path.join(HERE, "README.md"), encoding="utf-8") as file:
+        readme = file.read()
+    return "\n".join([
+        "Metadata-Version: 2.1", "Name: headlight", f"Version: {version()}", f"Summary: {SUMMARY}",
+        "License: MIT",
+        "Keywords: attention,entropy,transformers,interpretability,pruning",
+        "Classifier: Development Status :: 4 - Beta", "Classifier: Operating System :: POSIX :: Linux",
+        "Classifier: Programming Language :: Python :: 3", "Classifier: Programming Language :: C",
+        "Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Classifier: Typing :: Typed", "Requires-Python: >=3.9", "Requires-Dist: numpy",
+        "Provides-Extra: torch", "Requires-Dist: torch>=2.4; extra == 'torch'",
+        "Provides-Extra: transformers",
+        "Requires-Dist: torch>=2.4; extra == 'transformers'",
+        "Requires-Dist: transformers>=4.53; extra == 'transformers'",
+        "Provides-Extra: tables", "Requires-Dist: pandas; extra == 'tables'",
+        "Requires-Dist: xarray; extra == 'tables'",
+        "Description-Content-Type: text/markdown", "", readme])
+
+
+def license_text():
+    with open(os.path.join(ROOT, "LICENSE"), encoding="utf-8") as file:
+        return file.read()
 
 
 def facts(tag):
     """(name, text) of the wheel's metadata files."""
     folder = f"headlight-{version()}.dist-info/"
-    yield folder + "METADATA", (f"Metadata-Version: 2.1\nName: headlight\nVersion: {version()}\n"
-                                "Summary: What every attention head of a transformer looks at, and "
-                                "how sharply\nRequires-Python: >=3.9\nRequires-Dist: numpy\n")
+    yield folder + "METADATA", metadata()
     yield folder + "WHEEL", (f"Wheel-Version: 1.0\nGenerator: headlight\n"
                              f"Root-Is-Purelib: {str(tag.endswith('any')).lower()}\nTag: {tag}\n")
+    yield folder + "entry_points.txt", "[console_scripts]\nheadlight = headlight.__main__:main\n"
+    yield folder + "LICENSE", license_text()
 
 
 def write_wheel(folder, files, texts, tag):
     name = f"headlight-{version()}-{tag}.whl"
     record = []
+    os.makedirs(folder, exist_ok=True)
     with zipfile.ZipFile(os.path.join(folder, name), "w", zipfile.ZIP_DEFLATED) as wheel:
         contents = [(inside, pathlib.Path(path).read_bytes()) for inside, path in files]
         contents += [(inside, text.encode()) for inside, text in texts]
         for inside, data in contents:
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             record.append(f"{inside},sha256={digest},{len(data)}")
-            wheel.writestr(inside, data)
+            info = zipfile.ZipInfo(inside, (2020, 1, 1, 0, 0, 0))
+            info.external_attr = (0o755 if inside.endswith("-command") else 0o644) << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            wheel.writestr(info, data)
         inside = f"headlight-{version()}.dist-info/RECORD"
         wheel.writestr(inside, "\n".join([*record, f"{inside},,", ""]))
     return name
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    make_if_needed()
     libraries = list(built_libraries())
-    platform = re.sub(r"[^0-9a-zA-Z_]", "_", sysconfig.get_platform())
-    tag = f"py3-none-{platform if libraries else 'any'}"
-    return write_wheel(wheel_directory, [*package_files(), *libraries], facts(tag), tag)
+    alone = bool(libraries) and stands_alone(libraries[0][1])
+    needed = needed_libraries([path for _, path in libraries]) if alone else []
+    tag = wheel_tag(libraries, alone)
+    return write_wheel(wheel_directory, [*package_files(), *libraries, *needed], facts(tag), tag)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
@@ -79,12 +166,22 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 
 def build_sdist(sdist_directory, config_settings=None):
+    """The package, and all that `make all` needs."""
     name = f"headlight-{version()}"
     path = os.path.join(sdist_directory, name + ".tar.gz")
     with tarfile.open(path, "w:gz") as out:
-        for inside in ("pyproject.toml", "Makefile", "LICENSE", "python/README.md",
-                       "python/build_package.py"):
+        for inside in ("pyproject.toml", "Makefile", "LICENSE", "README.md", "CHANGELOG.md", "headlight.pc.in",
+                       "python/README.md", "python/build_package.py"):
             out.add(os.path.join(ROOT, inside), f"{name}/{inside}")
         for inside, file in package_files():
             out.add(file, f"{name}/python/{inside}")
+        for inside in SOURCES:
+            if os.path.exists(os.path.join(ROOT, inside)):
+                out.add(os.path.join(ROOT, inside), f"{name}/{inside}",
+                        filter=lambda one: None if "__pycache__" in one.name else one)
     return os.path.basename(path)
+
+
+if __name__ == "__main__":  # make wheel
+    import sys
+    print(build_wheel(sys.argv[1] if len(sys.argv) > 1 else BUILD))

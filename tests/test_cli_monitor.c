@@ -66,7 +66,7 @@ static void colors_and_underlines(void **state)
     expect(s, "\033[38;5;33mlow\033[0m\033[38;5;245m usual\033[0m\033[38;5;136m high\033[0m"
               "\033[38;5;33m far\033[0m new\033[38;5;160m\033[4m odd\033[0m"
               "\033[38;5;160m\033[1;4m Name\033[0m\n"
-              "attention, beside the text before: focused \033[38;5;33m■\033[38;5;67m■"
+              "attention compared with the text before: focused \033[38;5;33m■\033[38;5;67m■"
               "\033[38;5;67m■\033[38;5;245m■\033[38;5;137m■\033[38;5;137m■\033[38;5;136m■"
               "\033[0m diffuse; 2 spikes (z > 3, \033[4m\033[38;5;160mred\033[0m), 1 at names "
               "(\033[1;4mbold\033[0m)\n");

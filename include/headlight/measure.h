@@ -87,6 +87,83 @@ typedef struct hl_maps_options {
 HL_API hl_status hl_measure_maps(hl_profile **out, const char *path,
                                  const hl_maps_options *options);
 
+/* --------------------------------------------------------------- recording
+ *
+ * A profile of attention that the caller computes, such as a plug-in of another framework.
+ *
+ *     hl_recorder_open(&recorder, &options);
+ *     for every window {
+ *         hl_recorder_begin(recorder, &window);
+ *         n = hl_recorder_whole_rows(&positions, recorder);
+ *         ... run the model; for every layer:
+ *             hl_recorder_layer(recorder, &layer);
+ *         hl_recorder_end(recorder);
+ *     }
+ *     hl_recorder_finish(&profile, recorder);
+ *     hl_recorder_close(recorder);
+ *
+ * The same windows and rows as a model's in hl_measure give the same numbers.  Quantities that are not
+ * recorded are not measured.  One thread at a time may use a recorder. */
+typedef struct hl_recorder hl_recorder;
+
+typedef struct hl_record_setting {
+    const char *key;
+    const char *value;
+} hl_record_setting;
+
+typedef struct hl_record_options {
+    int64_t        n_layers;
+    const int64_t *heads;   /* (n_layers) number of heads */
+    int64_t        context; /* length of the longest window */
+    uint64_t       seed;    /* random seed of the sampled complete rows */
+    const hl_record_setting
+           *settings; /* (n_settings) what was measured and how; profiles merge only
+                                        * if all of them agree */
+    size_t  n_settings;
+    int32_t n_threads;
+} hl_record_options;
+
+typedef struct hl_record_window {
+    const int64_t *tokens; /* (n_tokens) identify the window's content */
+    int64_t        n_tokens;
+    int64_t        first_row; /* rows before it do not count */
+    int64_t        document;
+    int64_t        start;     /* the document's token at position 0 */
+    bool           in_pieces; /* sample rows as for a decoder, in pieces of 512 rows; else as for an
+                               * encoder, in one */
+} hl_record_window;
+
+/* The rows of one layer of a window.  Arrays of `rows` are (heads, n_tokens) each, of which lse,
+ * argmax and segment_mass are not read. */
+typedef struct hl_record_layer {
+    int64_t                    layer;
+    int64_t                    n_keys;
+    const hl_attention_result *rows;
+    const float               *whole; /* (heads, whole rows, n_keys) probabilities; NULL: none */
+    bool                       is_causal;
+    bool    is_cross; /* the keys are another sequence's: no key is the row's own */
+    bool    has_window;
+    bool    has_sink; /* a learned sink: one additional outcome */
+    int64_t window_left;
+    int64_t window_right;
+} hl_record_layer;
+
+HL_API hl_status hl_recorder_open(hl_recorder **out, const hl_record_options *options);
+HL_API void      hl_recorder_close(hl_recorder *recorder);
+HL_API hl_status hl_recorder_begin(hl_recorder *recorder, const hl_record_window *window);
+/* Positions of the rows that are read whole, and of those whose outputs' norms are read.  They return
+ * the number of positions; the list is borrowed until the next window. */
+HL_API int64_t   hl_recorder_whole_rows(const int64_t **out, const hl_recorder *recorder);
+HL_API int64_t   hl_recorder_output_rows(const int64_t **out, const hl_recorder *recorder);
+HL_API hl_status hl_recorder_layer(hl_recorder *recorder, const hl_record_layer *layer);
+/* norms: (heads, output rows) norm of what each head adds to the residual stream. */
+HL_API hl_status hl_recorder_norms(hl_recorder *recorder, int64_t layer, const float *norms);
+/* losses: (n) -log p of tokens of the window. */
+HL_API hl_status hl_recorder_losses(hl_recorder *recorder, const float *losses, int64_t n);
+HL_API hl_status hl_recorder_end(hl_recorder *recorder);
+/* Returns the profile of all windows, once. */
+HL_API hl_status hl_recorder_finish(hl_profile **out, hl_recorder *recorder);
+
 /* The attention of every head on the first tokens of a text, as complete matrices; meant for few
  * tokens.
  *

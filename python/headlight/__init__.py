@@ -17,18 +17,42 @@ from typing import Any, List, Optional
 
 from ._attention import (Attention, Gradients, attention, attention_backward, attention_received,
                          compute_attention_entropy)
-from ._library import Error, library, text as _text
+from ._command import (Lens, Page, Tables, TokenMaps, compare, judge, lens, rank, report, rows, run, show,
+                       sweep, tokens, watch)
+from ._library import Error, FileError, InputError, UnsupportedError, library, text as _text
+from ._measure import measure, merge_ranks
 from ._model import (Evaluation, Frontier, FrontierPoint, Generation, Model, ModelInfo, Progress,
                      Token)
 from ._model import open_model as open
 from ._named import NamedArray, Table
 from ._profile import Diagnosis, Profile, analyses, default_thresholds, figures
 
-__all__ = ["Attention", "Diagnosis", "Error", "Evaluation", "Frontier",
-           "FrontierPoint", "Generation", "Gradients", "Model",
-           "ModelInfo", "NamedArray", "Profile", "Progress", "Table", "Token", "analyses",
-           "attention", "attention_backward", "attention_received", "backend", "backends", "compute_attention_entropy",
-           "default_thresholds", "figures", "open", "select_backend", "version"]
+__all__ = ["Attention", "Diagnosis", "Error", "Evaluation", "FileError", "Frontier", "FrontierPoint",
+           "Generation", "Gradients", "InputError", "Lens", "Model", "ModelInfo", "NamedArray", "Page",
+           "Profile", "Progress", "Table", "Tables", "Token", "TokenMaps", "UnsupportedError", "analyses",
+           "attention", "attention_backward", "attention_received", "backend", "backends", "compare",
+           "compute_attention_entropy",
+           "default_thresholds", "figures", "judge", "lens", "measure", "merge_ranks", "open", "prune",
+           "rank", "report", "rows", "run", "select_backend", "show", "sweep", "tokens", "version", "watch"]
+
+
+def prune(model: Any, heads: Any, out: Any = None, **options: Any) -> Any:
+    """Removes heads.
+
+        headlight.prune("models/demo", "L0H5,L3H1", "smaller")                 a file: written to `out`
+        headlight.prune(model, ["L0H5"], repair=texts, tokenizer=tokenizer)    a PyTorch model, in place
+
+    heads: "L0H5,L3H1" or a list.  For a PyTorch model: headlight.training.prune_in_place, whose options
+    these are."""
+    if hasattr(model, "named_modules"):
+        from .training import prune_in_place
+        return prune_in_place(model, heads, **options)
+    if out is None:
+        raise InputError("out is wanted: where the model without these heads is written")
+    if isinstance(model, Model):
+        return model.prune(heads, out)
+    with Model(model) as opened:
+        return opened.prune(heads, out)
 
 
 def version() -> str:

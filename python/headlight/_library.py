@@ -25,12 +25,42 @@ MAJOR = 0
 
 
 class Error(Exception):
-    """A call of the library failed.  `status` is the name of its status, such as "bad input"; the text
-    is the library's message."""
+    """A call failed.  `status` is the name of its status, such as "bad input"; the text is the message.
 
-    def __init__(self, message: str, status: str = "bad argument"):
+    Error(message, status) makes an InputError, which is a ValueError, for arguments and contents that
+    are not right; a FileError, which is an OSError, for files; and an UnsupportedError, which is a
+    NotImplementedError, for what headlight does not do.
+    """
+
+    status: str
+
+    def __new__(cls, message: str = "", status: str = "bad argument") -> "Error":
+        kind = _KINDS.get(status, cls) if cls is Error else cls
+        make: Any = OSError if issubclass(kind, OSError) else Exception
+        return make.__new__(kind, message)  # type: ignore[no-any-return]
+
+    def __init__(self, message: str = "", status: str = "bad argument"):
         super().__init__(message)
         self.status = status
+
+    def __reduce__(self) -> Any:
+        return (Error, (str(self), self.status))
+
+
+class InputError(Error, ValueError):
+    """An argument, or the contents of a file, are not right."""
+
+
+class FileError(Error, OSError):
+    """A file does not exist, or cannot be read or written."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """What is asked for does not exist in headlight."""
+
+
+_KINDS = {"bad argument": InputError, "bad input": InputError, "limit": InputError,
+          "not found": FileError, "i/o": FileError, "io": FileError, "unsupported": UnsupportedError}
 
 
 # ------------------------------------------------------------------ signatures
@@ -63,6 +93,7 @@ SIGNATURES = {
     "hl_model_close": (None, [_handle]),
     "hl_model_get_info": (_ref(s.ModelInfo), [_handle]),
     "hl_model_set_gates": (s.Status, [_handle, s.Pointer]),
+    "hl_model_set_device": (s.Status, [_handle, s.Text]),
     "hl_model_hash": (s.Status, [_ref(c.c_uint64), _handle, c.c_int32]),
     "hl_tokenizer_open": (s.Status, [_out, s.Text]),
     "hl_tokenizer_close": (None, [_handle]),
@@ -107,7 +138,18 @@ SIGNATURES = {
     "hl_patterns_of": (s.Status, [_ref(_ref(s.Patterns)), _handle, s.Pointer, c.c_int64,
                                   c.c_int32]),
     "hl_patterns_free": (None, [_ref(s.Patterns)]),
+    "hl_recorder_open": (s.Status, [_out, _ref(s.RecordOptions)]),
+    "hl_recorder_close": (None, [_handle]),
+    "hl_recorder_begin": (s.Status, [_handle, _ref(s.RecordWindow)]),
+    "hl_recorder_whole_rows": (c.c_int64, [_ref(c.POINTER(c.c_int64)), _handle]),
+    "hl_recorder_output_rows": (c.c_int64, [_ref(c.POINTER(c.c_int64)), _handle]),
+    "hl_recorder_layer": (s.Status, [_handle, _ref(s.RecordLayer)]),
+    "hl_recorder_norms": (s.Status, [_handle, c.c_int64, s.Pointer]),
+    "hl_recorder_losses": (s.Status, [_handle, s.Pointer, c.c_int64]),
+    "hl_recorder_end": (s.Status, [_handle]),
+    "hl_recorder_finish": (s.Status, [_out, _handle]),
     # profiles
+    "hl_profile_parse": (s.Status, [_out, s.Pointer, s.Size, s.Text]),
     "hl_profile_load": (s.Status, [_out, s.Text]),
     "hl_profile_write": (s.Status, [_handle, s.Text]),
     "hl_profile_free": (None, [_handle]),

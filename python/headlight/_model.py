@@ -8,7 +8,7 @@ import json
 import math
 import os
 import tempfile
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -168,14 +168,18 @@ class Model:
             profile = model.measure("Alice was beginning to get very tired.")
     """
 
-    def __init__(self, path: Path, *, tokenizer: Optional[Path] = None, off: Off = ()):
+    def __init__(self, path: Path, *, tokenizer: Optional[Path] = None, off: Off = (),
+                 device: Optional[str] = None):
         """path: a Hugging Face folder, a .gguf file or a llama2.c .bin.  tokenizer: path of a tokenizer
-        to use instead of the model's own.  off: heads to disable in all calls."""
+        to use instead of the model's own.  off: heads to disable in all calls.  device: "cpu", "cuda",
+        "cuda:f16" or "cuda:f32"."""
         self._model = Handle.open("hl_model_close", "hl_model_open", path_bytes(path))
         self._tokenizer: Optional[Handle] = None
         self._tokenizer_path = tokenizer
         self.path = os.fspath(path)
         self.info = _read_info(library().hl_model_get_info(self._model.pointer).contents)
+        if device is not None:
+            call("hl_model_set_device", self._model.pointer, device.encode())
         if off:
             gates = self.gates(off)
             call("hl_model_set_gates", self._model.pointer, gates.ctypes.data)
@@ -295,7 +299,8 @@ class Model:
         options = s.MeasureOptions(windows=windows, seed=seed, nll=nll, no_probe=not probe,
                                    epsilon=epsilon, n_threads=n_threads,
                                    progress=watcher.callback)
-        tokenizer = None if token_ids is not None else self.tokenizer.pointer
+        no_text = token_ids is not None or isinstance(texts, Mapping)
+        tokenizer = None if no_text else self.tokenizer.pointer
         with self._corpus(texts, files, token_ids, n_sample, seed) as corpus:
             out = c.c_void_p()
             watcher.call("hl_measure", c.byref(out), self._model.pointer, tokenizer,
@@ -308,13 +313,18 @@ class Model:
                 n_sample: int, seed: int) -> Iterator[Handle]:
         """Writes texts and ids to a temporary file for as long as the corpus is open, since it reads
         documents when they are needed."""
+        if isinstance(texts, Mapping):  # a tokenizer's result
+            if "input_ids" not in texts:
+                raise Error("texts is a dict without input_ids")
+            texts, token_ids = None, [np.asarray(row) for row in texts["input_ids"]] \
+                if np.ndim(texts["input_ids"][0]) else np.asarray(texts["input_ids"])
         if sum(x is not None for x in (texts, files, token_ids)) != 1:
             raise Error("one of texts, files and token_ids is wanted")
         options = s.CorpusOptions(n_sample=n_sample, seed=seed)
         with tempfile.TemporaryDirectory(prefix="headlight-") as folder:
             if token_ids is not None:
                 path = os.path.join(folder, "token_ids.jsonl")
-                _write_lines(path, (np.asarray(row).tolist() for row in _rows(token_ids)))
+                _write_lines(path, (_ids_of(row) for row in _rows(token_ids)))
                 options.token_ids = path_bytes(path)
                 inputs = []
             elif texts is not None:
@@ -599,6 +609,15 @@ def _run_generator(generator: Handle, writer: _Writer,
             return tokens, "callback"
 
 
+def _ids_of(row: Any) -> List[int]:
+    ids = np.asarray(row)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise Error(f"token_ids has a row of {ids.dtype} with {ids.ndim} axes, wanted whole numbers with 1")
+    if ids.size and ids.min() < 0:
+        raise Error(f"token_ids has {ids.min()}, wanted ids from 0 on")
+    return ids.tolist()  # type: ignore[no-any-return]
+
+
 def _rows(token_ids: Any) -> Iterable[Any]:
     """Token ids as rows; (tokens) becomes one row."""
     if len(token_ids) == 0 or np.ndim(token_ids[0]) > 0:
@@ -635,6 +654,7 @@ def _text_of_line(line: str, place: str) -> str:
     return found["text"]
 
 
-def open_model(path: Path, *, tokenizer: Optional[Path] = None, off: Off = ()) -> Model:
+def open_model(path: Path, *, tokenizer: Optional[Path] = None, off: Off = (),
+               device: Optional[str] = None) -> Model:
     """headlight.open: opens a Hugging Face folder, a .gguf file or a llama2.c .bin."""
-    return Model(path, tokenizer=tokenizer, off=off)
+    return Model(path, tokenizer=tokenizer, off=off, device=device)

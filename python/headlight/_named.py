@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import importlib
 from typing import Any, Dict, List, Tuple
 
@@ -17,13 +18,14 @@ def optional(module: str, wanted_for: str) -> Any:
                           "needs numpy only") from error
 
 
-class NamedArray:
+class NamedArray(np.lib.mixins.NDArrayOperatorsMixin):
     """Numbers with named axes: `values`, a numpy array, and `dims`.
 
         profile.entropy.dims                  ("layer", "head")
         profile.entropy[3, 1]                 as numpy
         profile.entropy.sel(layer=3)          a NamedArray over heads
         numpy.asarray(profile.entropy)        the values
+        after.entropy - before.entropy > 0.1  arithmetic, by numpy's rules
 
     NaN stands for values that were not measured, and for heads that a layer lacks.
     """
@@ -63,6 +65,42 @@ class NamedArray:
         with np.errstate(invalid="ignore"):
             mean = np.where(there, self.values, 0.0).sum(axis=axes) / there.sum(axis=axes)
         return NamedArray(mean, tuple(d for d in self.dims if d not in over), self.name)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [one.values if isinstance(one, NamedArray) else one for one in inputs]
+        if any(isinstance(one, NamedArray) for one in options.get("out", ())):
+            return NotImplemented
+        found = getattr(ufunc, method)(*plain, **options)
+        named = [one for one in inputs if isinstance(one, NamedArray)]
+        for one in named:
+            if isinstance(found, np.ndarray) and found.shape == one.shape:
+                return NamedArray(found, one.dims, one.name)
+        return found
+
+    def _over(self, function: Any, dims: Tuple[str, ...]) -> "NamedArray":
+        for dim in dims:
+            if dim not in self.dims:
+                raise KeyError(f"there is no axis {dim!r}; there are {', '.join(self.dims)}")
+        axes = tuple(self.dims.index(dim) for dim in dims or self.dims)
+        return NamedArray(function(self.values, axis=axes),
+                          tuple(dim for dim in self.dims if dims and dim not in dims), self.name)
+
+    def max(self, *dims: str) -> "NamedArray":
+        """The largest value over these axes, or over all; NaN values are skipped."""
+        return self._over(np.nanmax, dims)
+
+    def min(self, *dims: str) -> "NamedArray":
+        return self._over(np.nanmin, dims)
+
+    def sum(self, *dims: str) -> "NamedArray":
+        return self._over(np.nansum, dims)
+
+    def std(self, *dims: str) -> "NamedArray":
+        return self._over(np.nanstd, dims)
+
+    @property
+    def T(self) -> "NamedArray":
+        return NamedArray(self.values.T, self.dims[::-1], self.name)
 
     def to_xarray(self) -> Any:
         """An xarray.DataArray, if xarray is installed."""
@@ -106,3 +144,14 @@ class Table:
     def to_pandas(self) -> Any:
         """A pandas.DataFrame, if pandas is installed."""
         return optional("pandas", "to_pandas").DataFrame(self.columns)
+
+    def _repr_html_(self) -> str:
+        """The first 200 rows, for notebooks."""
+        def cell(value: Any) -> str:
+            shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+            return f"<td>{html.escape(shown)}</td>"
+
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        body = "".join("<tr>" + "".join(map(cell, row.values())) + "</tr>" for row in self.rows()[:200])
+        more = f"<p>{len(self) - 200} more rows</p>" if len(self) > 200 else ""
+        return f"<p>{html.escape(self.title)}</p><table><tr>{head}</tr>{body}</table>{more}"

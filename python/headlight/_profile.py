@@ -5,6 +5,7 @@ import ctypes as c
 import dataclasses
 import math
 import os
+import tempfile
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import numpy as np
@@ -98,6 +99,31 @@ class Profile:
     def save(self, path: Path) -> None:
         call("hl_profile_write", self._handle.pointer, path_bytes(path))
 
+    def to_bytes(self) -> bytes:
+        """The contents of the file that save() writes."""
+        with tempfile.TemporaryDirectory(prefix="headlight-") as folder:
+            path = os.path.join(folder, "profile")
+            self.save(path)
+            with open(path, "rb") as file:
+                return file.read()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str = "profile") -> "Profile":
+        return cls(Handle.open("hl_profile_free", "hl_profile_parse", data, len(data), where.encode()))
+
+    def __reduce__(self) -> Any:
+        return (Profile.from_bytes, (self.to_bytes(),))
+
+    def _repr_html_(self) -> str:
+        """The report, inline: headlight.show(profile) has its options."""
+        from ._command import show
+        return show(self)._repr_html_()
+
+    def _repr_svg_(self) -> str:
+        """The heatmap, where HTML is not shown."""
+        from ._command import svg_of
+        return svg_of(self)
+
     def merge(self, *others: "Profile") -> "Profile":
         """Adds profiles of other parts of the text to this one, and returns it.  Raises Error for a
         profile of another model or one that was measured in another way; that profile is not added."""
@@ -145,6 +171,17 @@ class Profile:
     def n_sequences(self) -> int:
         """The number of measured sequences."""
         return self._get("hl_profile_all_sequences")
+
+    @property
+    def layer_names(self) -> List[str]:
+        """(layer) "L0", "L1" ...; "E0", "L0" and "X0" for the encoder, the decoder and cross-attention
+        of an encoder-decoder, "V0" and "A0" for towers of images and sound."""
+        names = self.setting("layers")
+        return names.split(" ") if names else [f"L{layer}" for layer in range(self.n_layers)]
+
+    def head_name(self, layer: int, head: int) -> str:
+        """"L3H1"; "E3H1" or "X3H1" in a model with several sets of heads."""
+        return f"{self.layer_names[layer]}H{head}"
 
     @property
     def heads(self) -> np.ndarray:
@@ -316,7 +353,7 @@ class Profile:
                  thresholds: Optional[Dict[str, float]] = None,
                  training: Optional["Profile"] = None) -> List[Diagnosis]:
         """Alarms and observations.  before: the same model's profile at an earlier time.
-        training: its profile on the training text, to tell overfitting.
+        training: its profile on the training text, to detect overfitting.
         thresholds: {"collapse-share": 0.2 ...}, else the defaults."""
         limits = library().hl_thresholds_default()
         for name, value in (thresholds or {}).items():

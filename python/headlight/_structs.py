@@ -113,6 +113,31 @@ class AttentionResult(c.Structure):
                          "peak", "argmax", "self", "previous", "first", "segment_mass", "max_logit")]
 
 
+class RecordSetting(c.Structure):
+    c_name = "hl_record_setting"
+    _fields_ = _fields(Text, "key", "value")
+
+
+class RecordOptions(c.Structure):
+    c_name = "hl_record_options"
+    _fields_ = [("n_layers", c.c_int64), ("heads", Pointer), ("context", c.c_int64),
+                ("seed", c.c_uint64), ("settings", c.POINTER(RecordSetting)), ("n_settings", Size),
+                ("n_threads", c.c_int32)]
+
+
+class RecordWindow(c.Structure):
+    c_name = "hl_record_window"
+    _fields_ = [("tokens", Pointer), *_fields(c.c_int64, "n_tokens", "first_row", "document", "start"),
+                ("in_pieces", c.c_bool)]
+
+
+class RecordLayer(c.Structure):
+    c_name = "hl_record_layer"
+    _fields_ = [*_fields(c.c_int64, "layer", "n_keys"), ("rows", c.POINTER(AttentionResult)),
+                ("whole", Pointer), *_fields(c.c_bool, "is_causal", "is_cross", "has_window", "has_sink"),
+                *_fields(c.c_int64, "window_left", "window_right")]
+
+
 class AttentionUpstream(c.Structure):
     c_name = "hl_attention_upstream"
     _fields_ = [("grad_out", Rows), *_fields(Pointer, "grad_entropy", "grad_lse"), ("out", Rows),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -29,16 +29,21 @@ from .events import EventWriter
 Path = Union[str, "os.PathLike[str]"]
 
 
+def head_name(layer: Union[int, str], head: int) -> str:
+    """L3H1; E3H1, X3H1 in models with several sets of heads."""
+    return f"{layer}H{head}" if isinstance(layer, str) else f"L{layer}H{head}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Alarm:
     step: int
     kind: str  # "broken", "collapse", "overload"
     share: float  # share of the measured heads; for "collapse" and "overload", of the finite ones
     threshold: float  # threshold that the share has reached
-    heads: List[Tuple[int, int]]  # (layer, head)
+    heads: List[Tuple[Union[int, str], int]]  # (layer, head); layers are 3, or "E3", "X3"
 
     def __str__(self) -> str:
-        shown = ", ".join(f"L{layer}H{head}" for layer, head in self.heads[:8])
+        shown = ", ".join(head_name(layer, head) for layer, head in self.heads[:8])
         more = f" and {len(self.heads) - 8} more" if len(self.heads) > 8 else ""
         what = "not finite: attention" if self.kind == "broken" else self.kind
         return f"step {self.step}: {what} of {self.share:.0%} of the heads: {shown}{more}"
@@ -91,11 +96,12 @@ class EntropyLog:
         self._lines: Any = open(jsonl, "a", encoding="utf-8") if jsonl is not None else None
 
     def log(self, step: int, entropy: Any, normalized: Any, *, there: Any = None,
-            **scalars: float) -> List[Alarm]:
+            layers: Optional[Sequence[Union[int, str]]] = None, **scalars: float) -> List[Alarm]:
         """entropy: (layer, head) nats; normalized: entropies divided by that of uniform attention.
         there: (layer, head), which heads exist; without it, a head counts as missing as long as both
-        values have always been NaN, and as broken if they become NaN later.  scalars: other values,
-        such as the loss.  Returns the step's alarms."""
+        values have always been NaN, and as broken if they become NaN later.  layers: the layers' names,
+        if they are not 0, 1, ...  scalars: other values, such as the loss.  Returns the step's
+        alarms."""
         entropy, normalized = (np.asarray(x, dtype=np.float64) for x in (entropy, normalized))
         if entropy.ndim != 2 or entropy.shape != normalized.shape:
             raise Error(f"entropies have the shapes {entropy.shape} and {normalized.shape}, wanted "
@@ -103,10 +109,13 @@ class EntropyLog:
         alarms = find_alarms(step, entropy, normalized, self.limits,
                              self._remember(entropy, normalized) if there is None else
                              np.asarray(there, dtype=bool))
+        names = list(range(len(entropy))) if layers is None else list(layers)
+        alarms = [dataclasses.replace(alarm, heads=[(names[layer], head) for layer, head in alarm.heads])
+                  for alarm in alarms]
         if self._events is not None:
-            self._write_events(step, entropy, alarms, scalars)
+            self._write_events(step, entropy, names, alarms, scalars)
         if self._lines is not None:
-            self._write_line(step, entropy, normalized, alarms, scalars)
+            self._write_line(step, entropy, normalized, names, alarms, scalars)
         if self.on_step is not None:
             self.on_step(step, entropy, normalized)
         for alarm in alarms if self.on_alarm is not None else ():
@@ -120,22 +129,24 @@ class EntropyLog:
         self._known = there
         return there if there.any() else None
 
-    def _write_events(self, step: int, entropy: np.ndarray, alarms: List[Alarm],
+    def _write_events(self, step: int, entropy: np.ndarray, names: List[Any], alarms: List[Alarm],
                       scalars: Dict[str, float]) -> None:
         finite = entropy[np.isfinite(entropy)]
         values = {**scalars, "entropy/mean": float(finite.mean()) if finite.size else float("nan")}
         values.update((f"alarm/{alarm.kind}", alarm.share) for alarm in alarms)
         for (layer, head), value in np.ndenumerate(entropy):
             if not np.isnan(value):
-                values[f"entropy/L{layer}H{head}"] = value
+                values["entropy/" + head_name(names[layer], head)] = value
         self._events.scalars(step, values)
         self._events.histogram(step, "entropy", entropy)
 
-    def _write_line(self, step: int, entropy: np.ndarray, normalized: np.ndarray,
+    def _write_line(self, step: int, entropy: np.ndarray, normalized: np.ndarray, names: List[Any],
                     alarms: List[Alarm], scalars: Dict[str, float]) -> None:
         line = {"step": step, **scalars, "entropy": _listed(entropy),
                 "normalized": _listed(normalized),
                 "alarms": [dataclasses.asdict(alarm) for alarm in alarms]}
+        if any(isinstance(name, str) for name in names):
+            line["layers"] = names
         self._lines.write(json.dumps(line) + "\n")
         self._lines.flush()
 

@@ -6,28 +6,36 @@
     loss = loss + EntropyRegularizer(target=2.0, weight=0.01)(entropy)
     loss.backward()
 
-attention is a custom operator, headlight::attention, with a fake implementation (torch.compile,
-export) and its gradient, headlight::attention_backward: on the CPU, and on NVIDIA GPUs in the current
-stream.  Annotations are not deferred in this file: PyTorch reads the operators' schemas from them.
-"""
-import contextlib
-import functools
-import math
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+attention is two custom operators with fake implementations (torch.compile, export, meta tensors) and
+gradients, on the CPU and on NVIDIA GPUs in the current stream:
 
-import numpy as np
+    headlight::attention             out, lse and entropy, by the library's kernels
+    headlight::attention_statistics  all statistics; also biases, masks for every pair of query and
+                                     key, dropout and float64: blocks of queries in PyTorch's own
+                                     operations where the library's kernels do not take them
+
+Annotations are not deferred in this file: PyTorch reads the operators' schemas from them.
+"""
+import dataclasses
+import math
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
 import torch
 from torch import Tensor
 
-from . import _attention as core
+from . import _attention as core, _blocks as blocks
+from ._collect import (AttentionMonitor, Collector, EntropyRegulariser, EntropyRegularizer, Place,
+                       _listeners, compiling, in_backward, listening, report, settle, visible_keys, wanted)
 from ._library import Error
-from .monitor import Alarm, EntropyLog
+
+__all__ = ["AttentionMonitor", "AttentionRows", "Collector", "EntropyRegulariser",
+           "EntropyRegularizer", "Error", "Place", "attention", "report"]
 
 if not hasattr(torch.library, "custom_op"):
     raise ImportError(f"headlight.torch needs PyTorch 2.4 or later, this is {torch.__version__}; "
                       "headlight.attention takes tensors of any version, without gradients")
 
-# ------------------------------------------------------------------ the operator
+# -------------------------------------------------------- the operator of out, lse and entropy
 #
 # The operators' schemas have no optional integers: a window of -1 means no window.
 
@@ -40,16 +48,59 @@ def _options(sinks, gates, alibi_slopes, key_bias, query_start, key_length, caus
                 window_right=None if window_right < 0 else window_right, window_sink=window_sink)
 
 
+def spans_of(mask: Tensor) -> Optional[Tuple[Tensor, Tensor]]:
+    """(batch) the first key that is not padding, and the one after the last such key; None if there is
+    padding between them."""
+    n_real, n_keys = mask.sum(dim=1), mask.shape[1]
+    first = mask.to(torch.int8).argmax(dim=1)
+    places = torch.arange(n_keys, device=mask.device)
+    run = (places >= first[:, None]) & (places < (first + n_real)[:, None])
+    return (first, first + n_real) if torch.equal(run, mask) else None
+
+
+def _parts(mask: Tensor, first: Tensor, end: Tensor, n_queries: int) -> Iterator[Tuple[slice, slice, Dict[str, Any]]]:
+    """(sequences, keys, options) of problems without padding at the beginning.  Padding at the end is
+    a matter of lengths.  After padding at the beginning positions differ: sequence by sequence."""
+    n_before = mask.shape[1] - n_queries
+    if not bool(first.any()):
+        yield slice(None), slice(None), dict(key_length=end, query_start=torch.full_like(end, n_before))
+        return
+    for b, (begin, stop) in enumerate(zip(first.tolist(), end.tolist())):
+        start = torch.tensor([n_before - begin], device=mask.device)
+        yield slice(b, b + 1), slice(begin, stop), dict(query_start=start)
+
+
+def _general(q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, mask, causal,
+             scale, softcap, window_left, window_right, window_sink, **more) -> blocks.Problem:
+    return blocks.Problem(q, k, v, sinks=sinks, gates=gates, alibi_slopes=alibi_slopes,
+                          key_bias=key_bias, query_start=query_start, key_length=key_length,
+                          mask=mask, causal=causal, scale=scale, softcap=softcap,
+                          window_left=window_left, window_right=window_right,
+                          window_sink=window_sink, **more)
+
+
 @torch.library.custom_op("headlight::attention", mutates_args=())
 def _forward(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor], gates: Optional[Tensor],
              alibi_slopes: Optional[Tensor], key_bias: Optional[Tensor],
-             query_start: Optional[Tensor], key_length: Optional[Tensor], causal: bool,
-             scale: float, softcap: float, window_left: int, window_right: int,
+             query_start: Optional[Tensor], key_length: Optional[Tensor], mask: Optional[Tensor],
+             causal: bool, scale: float, softcap: float, window_left: int, window_right: int,
              window_sink: int) -> Tuple[Tensor, Tensor, Tensor]:
-    found = core.attention(q, k, v, want=("out", "lse", "entropy"), **_options(
-        sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal, scale, softcap,
-        window_left, window_right, window_sink))
-    return found.out, found.lse, found.entropy
+    given = (sinks, gates, alibi_slopes, key_bias, query_start, key_length)
+    plain = (causal, scale, softcap, window_left, window_right, window_sink)
+    if mask is None:
+        found = core.attention(q, k, v, want=("out", "lse", "entropy"), **_options(*given, *plain))
+        return found.out, found.lse, found.entropy
+    spans = spans_of(mask)
+    if spans is None:
+        rows = blocks.forward(_general(q, k, v, *given, mask, *plain), ("out", "lse", "entropy"))
+        return rows[0], rows[1], rows[2]
+    out = q.new_empty((*q.shape[:3], v.shape[3]))
+    lse, entropy = (q.new_empty(q.shape[:3], dtype=torch.float32) for _ in range(2))
+    for sequences, keys, more in _parts(mask, *spans, q.shape[2]):
+        found = core.attention(q[sequences], k[sequences, :, keys], v[sequences, :, keys],
+                               want=("out", "lse", "entropy"), **{**_options(*given, *plain), **more})
+        out[sequences], lse[sequences], entropy[sequences] = found.out, found.lse, found.entropy
+    return out, lse, entropy
 
 
 @_forward.register_fake
@@ -64,17 +115,45 @@ def _backward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, entropy
               grad_out: Optional[Tensor], grad_lse: Optional[Tensor],
               grad_entropy: Optional[Tensor], sinks: Optional[Tensor], gates: Optional[Tensor],
               alibi_slopes: Optional[Tensor], key_bias: Optional[Tensor],
-              query_start: Optional[Tensor], key_length: Optional[Tensor], causal: bool,
-              scale: float, softcap: float, window_left: int, window_right: int,
+              query_start: Optional[Tensor], key_length: Optional[Tensor], mask: Optional[Tensor],
+              causal: bool, scale: float, softcap: float, window_left: int, window_right: int,
               window_sink: int) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    found = core.attention_backward(
-        q, k, v, core.Attention(out=out, lse=lse, entropy=entropy), grad_out=grad_out,
-        grad_lse=grad_lse, grad_entropy=grad_entropy, **_options(
-            sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal, scale, softcap,
-            window_left, window_right, window_sink))
-    of_heads = [q.new_empty((0,), dtype=torch.float32) if x is None else x
-                for x in (found.dsinks, found.dgates)]
-    return (found.dq, found.dk, found.dv, *of_heads)
+    given = (sinks, gates, alibi_slopes, key_bias, query_start, key_length)
+    plain = (causal, scale, softcap, window_left, window_right, window_sink)
+    if mask is None:
+        found = core.attention_backward(
+            q, k, v, core.Attention(out=out, lse=lse, entropy=entropy), grad_out=grad_out,
+            grad_lse=grad_lse, grad_entropy=grad_entropy, **_options(*given, *plain))
+        return (found.dq, found.dk, found.dv, *_of_heads(q, found.dsinks, found.dgates))
+    spans = spans_of(mask)
+    if spans is None:
+        grads = {name: grad for name, grad in (("out", grad_out), ("lse", grad_lse),
+                                               ("entropy", grad_entropy)) if grad is not None}
+        total = blocks.backward(_general(q, k, v, *given, mask, *plain), grads)
+        return (total["q"], total["k"], total["v"],
+                *_of_heads(q, total.get("sinks"), total.get("gates")))
+    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    dsinks = None if sinks is None else torch.zeros_like(sinks, dtype=torch.float32)
+    dgates = None if gates is None else torch.zeros_like(gates, dtype=torch.float32)
+    for sequences, keys, more in _parts(mask, *spans, q.shape[2]):
+        found = core.attention_backward(
+            q[sequences], k[sequences, :, keys], v[sequences, :, keys],
+            core.Attention(out=out[sequences], lse=lse[sequences], entropy=entropy[sequences]),
+            grad_out=None if grad_out is None else grad_out[sequences],
+            grad_lse=None if grad_lse is None else grad_lse[sequences],
+            grad_entropy=None if grad_entropy is None else grad_entropy[sequences],
+            **{**_options(*given, *plain), **more})
+        dq[sequences], dk[sequences, :, keys], dv[sequences, :, keys] = found.dq, found.dk, found.dv
+        if dsinks is not None:
+            dsinks += found.dsinks
+        if dgates is not None:
+            dgates += found.dgates
+    return (dq, dk, dv, *_of_heads(q, dsinks, dgates))
+
+
+def _of_heads(q: Tensor, *values: Optional[Tensor]) -> List[Tensor]:
+    """An operator's results are tensors: (0) stands for None."""
+    return [q.new_empty((0,), dtype=torch.float32) if x is None else x.float() for x in values]
 
 
 @_backward.register_fake
@@ -85,10 +164,11 @@ def _(q, k, v, out, lse, entropy, grad_out, grad_lse, grad_entropy, sinks, gates
 
 
 def _keep(ctx, inputs, output):
-    q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, *ctx.settings = inputs
+    (q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, mask,
+     *ctx.settings) = inputs
     ctx.set_materialize_grads(False)  # gradients that no loss depends on are None, not zeros
     ctx.save_for_backward(q, k, v, *output, sinks, gates, alibi_slopes, key_bias, query_start,
-                          key_length)
+                          key_length, mask)
 
 
 def _gradient(ctx, grad_out, grad_lse, grad_entropy):
@@ -96,25 +176,233 @@ def _gradient(ctx, grad_out, grad_lse, grad_entropy):
     dq, dk, dv, dsinks, dgates = _backward(q, k, v, out, lse, entropy, grad_out, grad_lse,
                                            grad_entropy, sinks, gates, *rest, *ctx.settings)
     return (dq, dk, dv, None if sinks is None else dsinks.to(sinks.dtype),
-            None if gates is None else dgates.to(gates.dtype), *[None] * 10)
+            None if gates is None else dgates.to(gates.dtype), *[None] * 11)
 
 
 _forward.register_autograd(_gradient, setup_context=_keep)
 
 
+def _over_batches(info, in_dims, q, k, v, *rest):
+    """vmap: the mapped axis becomes part of the batch."""
+    if any(dim is not None for dim in in_dims[3:]):
+        raise Error("vmap over the options of attention: only q, k and v can be mapped", "unsupported")
+    if any(isinstance(x, Tensor) for x in rest[4:7]):  # (batch, ...)
+        raise Error("vmap: query_start, key_length and masks are of one batch", "unsupported")
+    n = info.batch_size
+    folded = [x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0)
+              for x, dim in zip((q, k, v), in_dims)]
+    found = _forward(*(x.reshape(-1, *x.shape[2:]) for x in folded), *rest)
+    return tuple(x.unflatten(0, (n, -1)) for x in found), (0, 0, 0)
+
+
+if hasattr(_forward, "register_vmap"):  # PyTorch 2.5
+    _forward.register_vmap(_over_batches)
+
+# ------------------------------------------------------------- the operator of all statistics
+
+_THREE = ("out", "lse", "entropy")
+_SMOOTH = tuple(name for name in blocks.NAMES if name != "argmax")
+
+
+def _can_use_kernels(p: blocks.Problem) -> bool:
+    return (p.bias is None and p.mask is None and p.dropout <= 0.0 and p.q.dtype != torch.float64 and
+            p.q.device.type in ("cpu", "cuda"))
+
+
+def _kernel_options(p: blocks.Problem) -> Dict[str, Any]:
+    return _options(p.sinks, p.gates, p.alibi_slopes, p.key_bias, p.query_start, p.key_length,
+                    p.causal, p.scale, p.softcap, p.window_left, p.window_right, p.window_sink)
+
+
+def _from_kernels(p: blocks.Problem, want: Sequence[str]) -> List[Tensor]:
+    results = dict(zip(blocks.NAMES, blocks.empties(p, ())))
+    asked = {*want, *_THREE} - {"received"}
+    options = _kernel_options(p)
+    if "segment_mass" in want:
+        options.update(segments=p.segments, n_segments=p.n_segments)
+    found = core.attention(p.q, p.k, p.v, want=tuple(asked), **options)
+    for name in asked:
+        results[name] = getattr(found, name)
+    if "received" in want:
+        results["received"] = core.attention_received(p.q, p.k, found.lse, **{**options, "gates": None})
+    return [results[name] for name in blocks.NAMES]
+
+
+def _problem(q, k, v, bias, sinks, gates, key_bias, alibi_slopes, mask, query_start, key_length,
+             segments, seed, causal, scale, softcap, window_left, window_right, window_sink, dropout,
+             n_segments) -> blocks.Problem:
+    return blocks.Problem(q, k, v, bias, sinks, gates, key_bias, alibi_slopes, mask, query_start,
+                          key_length, segments, causal, scale, softcap, window_left, window_right,
+                          window_sink, dropout, seed, n_segments)
+
+
+@torch.library.custom_op("headlight::attention_statistics", mutates_args=())
+def _statistics(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], sinks: Optional[Tensor],
+                gates: Optional[Tensor], key_bias: Optional[Tensor],
+                alibi_slopes: Optional[Tensor], mask: Optional[Tensor],
+                query_start: Optional[Tensor], key_length: Optional[Tensor],
+                segments: Optional[Tensor], seed: Optional[Tensor], causal: bool, scale: float,
+                softcap: float, window_left: int, window_right: int, window_sink: int,
+                dropout: float, n_segments: int, want: str
+                ) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
+                           Tensor, Tensor, Tensor, Tensor, Tensor]:
+    p = _problem(q, k, v, bias, sinks, gates, key_bias, alibi_slopes, mask, query_start, key_length,
+                 segments, seed, causal, scale, softcap, window_left, window_right, window_sink,
+                 dropout, n_segments)
+    names = (*_THREE, *(name for name in want.split(",") if name not in _THREE))
+    if _can_use_kernels(p):
+        return tuple(_from_kernels(p, names))
+    return tuple(blocks.forward(p, names))
+
+
+@_statistics.register_fake
+def _(q, k, v, bias, sinks, gates, key_bias, alibi_slopes, mask, query_start, key_length, segments,
+      seed, causal, scale, softcap, window_left, window_right, window_sink, dropout, n_segments, want):
+    p = blocks.Problem(q, k, v, n_segments=n_segments)
+    return tuple(blocks.empties(p, (*_THREE, *want.split(","))))
+
+
+@torch.library.custom_op("headlight::attention_statistics_backward", mutates_args=())
+def _statistics_backward(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor],
+                         sinks: Optional[Tensor], gates: Optional[Tensor],
+                         key_bias: Optional[Tensor], alibi_slopes: Optional[Tensor],
+                         mask: Optional[Tensor], query_start: Optional[Tensor],
+                         key_length: Optional[Tensor], segments: Optional[Tensor],
+                         seed: Optional[Tensor], causal: bool, scale: float, softcap: float,
+                         window_left: int, window_right: int, window_sink: int, dropout: float,
+                         n_segments: int, out: Tensor, lse: Tensor, entropy: Tensor,
+                         grads: List[Tensor], names: str
+                         ) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    p = _problem(q, k, v, bias, sinks, gates, key_bias, alibi_slopes, mask, query_start, key_length,
+                 segments, seed, causal, scale, softcap, window_left, window_right, window_sink,
+                 dropout, n_segments)
+    given = dict(zip(names.split(","), grads))
+    if _can_use_kernels(p) and set(given) <= set(_THREE) and key_bias is None:
+        found = core.attention_backward(
+            q, k, v, core.Attention(out=out, lse=lse, entropy=entropy),
+            **{f"grad_{name}": grad for name, grad in given.items()}, **_kernel_options(p))
+        total = {"q": found.dq, "k": found.dk, "v": found.dv, "sinks": found.dsinks,
+                 "gates": found.dgates}
+    else:
+        total = blocks.backward(p, given)
+    return tuple(q.new_empty((0,)) if total.get(name) is None else total[name]
+                 for name in blocks.Problem.LEAVES)
+
+
+@_statistics_backward.register_fake
+def _(q, k, v, bias, sinks, gates, key_bias, *_options_):
+    return tuple(q.new_empty((0,)) if x is None else torch.empty_like(x)
+                 for x in (q, k, v, bias, sinks, gates, key_bias))
+
+
+def _keep_statistics(ctx, inputs, output):
+    ctx.settings, ctx.want = inputs[13:21], inputs[21]
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(output[blocks.NAMES.index("argmax")])
+    ctx.save_for_backward(*inputs[:13], *output[:3])
+
+
+def _gradient_of_statistics(ctx, *grads):
+    given = {name: grad for name, grad in zip(blocks.NAMES, grads)
+             if grad is not None and name in _SMOOTH and grad.numel()}
+    inputs, results = ctx.saved_tensors[:13], ctx.saved_tensors[13:]
+    if not given:
+        return (None,) * 22
+    total = _statistics_backward(*inputs, *ctx.settings, *results, list(given.values()),
+                                 ",".join(given))
+    leaves = [None if value is None else grad.to(value.dtype) for value, grad in zip(inputs, total)]
+    return (*leaves, *[None] * 15)
+
+
+_statistics.register_autograd(_gradient_of_statistics, setup_context=_keep_statistics)
+
+# --------------------------------------------------------------------------- attention
+
+
 def _under_autocast(*tensors: Tensor) -> Tuple[Tensor, ...]:
     """Casts to the type that autocast selects, as PyTorch's own attention does."""
     device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if device == "meta" or not torch.is_autocast_enabled(device):
         return tensors
     return tuple(x.to(torch.get_autocast_dtype(device)) for x in tensors)
 
 
-class AttentionRows(NamedTuple):
-    """The results of attention(); all three are parts of the graph."""
+@dataclasses.dataclass
+class AttentionRows:
+    """The results of attention(); `out, lse, entropy = rows` takes the first three.  Statistics that
+    were not wanted are None.  All but argmax are parts of the graph.  They are float32; float64 if q
+    is."""
     out: Tensor  # (batch, heads, queries, d_value), of q's type
-    lse: Tensor  # (batch, heads, queries) float32
-    entropy: Tensor  # (batch, heads, queries) float32, nats
+    lse: Tensor  # (batch, heads, queries); so are all below but the last two
+    entropy: Tensor  # nats
+    renyi2: Optional[Tensor] = None  # collision entropy, nats
+    varentropy: Optional[Tensor] = None
+    entropy_nosink: Optional[Tensor] = None  # without the first key; NaN if a row sees no other key
+    peak: Optional[Tensor] = None  # largest probability of a key
+    argmax: Optional[Tensor] = None  # key with this probability, int64; -1 if a row sees no key
+    self: Optional[Tensor] = None  # probability of the row's own position; NaN if not visible
+    previous: Optional[Tensor] = None
+    first: Optional[Tensor] = None
+    max_logit: Optional[Tensor] = None  # largest logit: the score of the key at `argmax`
+    received: Optional[Tensor] = None  # (batch, heads, keys) sum of probabilities over the rows
+    segment_mass: Optional[Tensor] = None  # (batch, heads, queries, n_segments)
+
+    def __iter__(rows) -> Iterator[Tensor]:  # `self` is a field
+        return iter((rows.out, rows.lse, rows.entropy))
+
+    def __getitem__(rows, index: int) -> Tensor:
+        return (rows.out, rows.lse, rows.entropy)[index]
+
+
+def _check(name: str, x: Any) -> None:
+    if not isinstance(x, Tensor):
+        raise Error(f"{name} is a {type(x).__module__}.{type(x).__qualname__}, wanted a torch.Tensor; "
+                    "headlight.attention takes arrays of other libraries")
+    if x.dim() != 4:
+        raise Error(f"{name} has {x.dim()} axes, wanted 4: (batch, heads, rows, width)")
+    if not x.is_floating_point():
+        raise Error(f"{name} is of {x.dtype}, wanted float16, bfloat16, float32 or float64")
+    if x.device.type not in ("cpu", "cuda", "meta"):
+        raise Error(f"{name} lies on {x.device}, wanted a CPU or an NVIDIA GPU", "unsupported")
+
+
+def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        _check(name, x)
+        if x.device != q.device:
+            raise Error(f"{name} lies on {x.device}, q on {q.device}")
+    if k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
+        raise Error(f"k has shape {tuple(k.shape)}, wanted ({q.shape[0]}, kv_heads, keys, {q.shape[3]}) "
+                    f"for q's {tuple(q.shape)}")
+    if v.shape[:3] != k.shape[:3]:
+        raise Error(f"v has shape {tuple(v.shape)}, wanted {tuple(k.shape[:3])} and a width, as k has")
+    if k.shape[1] == 0 or q.shape[1] % k.shape[1] != 0:
+        raise Error(f"q has {q.shape[1]} heads, not a multiple of k's {k.shape[1]}")
+
+
+def _check_pairs(name: str, x: Tensor, q: Tensor, k: Tensor) -> None:
+    """mask or bias: (batch or 1, heads or 1, queries or 1, keys)."""
+    wanted = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    if x.dim() != 4 or x.shape[3] != wanted[3] or \
+            any(found not in (1, size) for found, size in zip(x.shape[:3], wanted)):
+        raise Error(f"{name} has shape {tuple(x.shape)}, wanted {wanted}, or 1 for any of the first "
+                    "three")
+
+
+def _check_want(want: Sequence[str], segments: Optional[Tensor]) -> None:
+    for name in want:
+        if name not in blocks.NAMES:
+            raise Error(f"want: there is no {name!r}; there are {', '.join(blocks.NAMES)}")
+    if "segment_mass" in want and segments is None:
+        raise Error("segment_mass is wanted, but there are no segments")
+
+
+def _draw_seed() -> Tensor:
+    return torch.randint(0, 1 << 62, ())  # from PyTorch's generator, which a checkpoint restores
+
+
+def _number(value: Optional[int]) -> int:
+    return -1 if value is None else value
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
@@ -123,195 +411,84 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
               window_sink: int = 0, query_start: Optional[Tensor] = None,
               key_length: Optional[Tensor] = None, alibi_slopes: Optional[Tensor] = None,
               key_bias: Optional[Tensor] = None, sinks: Optional[Tensor] = None,
-              gates: Optional[Tensor] = None, layer: Optional[int] = None,
-              module: Optional[torch.nn.Module] = None) -> AttentionRows:
-    """headlight.attention with gradients of q, k, v, sinks and gates, through out, lse and entropy.
+              gates: Optional[Tensor] = None, mask: Optional[Tensor] = None,
+              bias: Optional[Tensor] = None, dropout: float = 0.0,
+              seed: Optional[Tensor] = None, segments: Optional[Tensor] = None,
+              n_segments: int = 0, want: Sequence[str] = ("out", "lse", "entropy"),
+              layer: Any = None, module: Optional[torch.nn.Module] = None) -> AttentionRows:
+    """headlight.attention with gradients through all its results.
 
     q: (batch, heads, queries, d_head); k: (batch, kv_heads, keys, d_head); v: (batch, kv_heads, keys,
-    d_value).  alibi_slopes and key_bias are constants.  layer, module: the layer's number and its
-    module, for collectors and monitors.  Under autocast q, k and v are cast.
+    d_value).  Under autocast q, k and v are cast.
+
+    mask: bool, False hides a key: (batch, keys) for padding, or (batch or 1, heads or 1, queries or 1,
+    keys).  bias: numbers added to the scores, shaped like the latter; it has a gradient.
+    dropout: the share of probabilities that are set to zero; statistics are of the others and them.
+    seed: an int64 tensor that determines which; None: drawn from PyTorch's generator.
+    want: names of members of AttentionRows; out, lse and entropy are always computed.
+    layer, module: the layer's number and its module, for collectors and monitors.
+    alibi_slopes is a constant.  The other options are those of headlight.attention.
+
+        rows = attention(q, k, v, causal=True, want=("renyi2", "max_logit"))
+        rows.entropy, rows.renyi2
     """
+    _check_shapes(q, k, v)
+    _check_want(want, segments)
+    if layer is not None and wanted():
+        want = (*want, *wanted())
     q, k, v = _under_autocast(q, k, v)
-    rows = AttentionRows(*_forward(
-        q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal,
-        1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), float(softcap or 0.0),
-        -1 if window_left is None else window_left, -1 if window_right is None else window_right,
-        window_sink))
+    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale)
+    windows = (_number(window_left), _number(window_right), window_sink)
+    for name, pairs in (("mask", mask), ("bias", bias)):
+        if pairs is not None and not (name == "mask" and pairs.dim() == 2):
+            _check_pairs(name, pairs, q, k)
+    if mask is not None and mask.dim() == 2 and mask.shape != (k.shape[0], k.shape[2]):
+        raise Error(f"mask has shape {tuple(mask.shape)}, wanted {(k.shape[0], k.shape[2])}")
+    mask = None if mask is None else mask.to(torch.bool)
+    simple = (bias is None and dropout <= 0.0 and q.dtype != torch.float64 and
+              (mask is None or mask.dim() == 2) and set(want) <= set(_THREE) and
+              (key_bias is None or not key_bias.requires_grad))
+    if simple:
+        rows = AttentionRows(*_forward(q, k, v, sinks, gates, alibi_slopes, key_bias, query_start,
+                                       key_length, mask, causal, scale, float(softcap or 0.0),
+                                       *windows))
+    else:
+        if dropout > 0.0 and seed is None:
+            seed = _draw_seed()
+        found = _statistics(q, k, v, bias, sinks, gates, key_bias, alibi_slopes, mask, query_start,
+                            key_length, segments, seed if dropout > 0.0 else None, causal, scale,
+                            float(softcap or 0.0), *windows, float(dropout), n_segments, ",".join(want))
+        rows = AttentionRows(*found[:3], **{name: value for name, value in zip(blocks.NAMES[3:], found[3:])
+                                           if name in want})
     if layer is not None:
-        report(layer, rows.entropy, n_keys=k.shape[2], causal=causal, window=window_left,
-               module=module)
+        _tell(rows, layer, module, q, k, mask, bias, causal, window_left, window_right)
     return rows
 
 
-# -------------------------------------------------------------------- collecting
-
-_listeners: List[Callable[..., None]] = []
-
-
-def report(layer: int, entropy: Tensor, *, n_keys: int, causal: bool,
-           window: Optional[int] = None, module: Optional[torch.nn.Module] = None) -> None:
-    """Passes the entropies of a layer's rows, (batch, heads, queries), to collectors and monitors.
-    window: the number of keys before its own that a row sees at most."""
-    for listener in tuple(_listeners):
-        listener(layer, entropy, n_keys=n_keys, causal=causal, window=window, module=module)
-
-
-class Collector:
-    """Collects the entropies of a forward pass, for a loss.
-
-        with Collector() as seen:
-            loss = model(**batch).loss
-        loss = loss + regularizer(seen)
-
-    layers: {layer: [(batch, heads, queries), ...]}, as parts of the graph.
-    """
-
-    def __init__(self) -> None:
-        self.layers: Dict[int, List[Tensor]] = {}
-
-    def _listen(self, layer: int, entropy: Tensor, **_: Any) -> None:
-        self.layers.setdefault(layer, []).append(entropy)
-
-    def __enter__(self) -> "Collector":
-        self.layers.clear()
-        _listeners.append(self._listen)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        _listeners.remove(self._listen)
-
-    def means(self) -> Dict[int, Tensor]:
-        """{layer: (heads)} means over all collected rows."""
-        return {layer: torch.cat([x.transpose(0, 1).flatten(1) for x in parts], dim=1).mean(dim=1)
-                for layer, parts in sorted(self.layers.items())}
-
-
-class EntropyRegularizer(torch.nn.Module):
-    """weight * mean over heads of (H - target)^2, H a head's mean entropy in nats.
-
-    side: "both"; "below": only heads sharper than the target cost, against collapse; "above": only
-    flatter ones do, for heads that look at little.
-    """
-
-    def __init__(self, target: float, weight: float, side: str = "both"):
-        super().__init__()
-        if side not in ("both", "below", "above"):
-            raise Error(f"side is {side!r}, wanted both, below or above")
-        self.target, self.weight, self.side = target, weight, side
-
-    def forward(self, entropy: Union[Tensor, Iterable[Tensor], Collector]) -> Tensor:
-        """entropy: (batch, heads, queries), several such tensors, or a Collector."""
-        if isinstance(entropy, Collector):
-            heads = list(entropy.means().values())
-        else:
-            parts = [entropy] if isinstance(entropy, Tensor) else list(entropy)
-            heads = [part.mean(dim=(0, 2)) for part in parts]
-        if not heads:
-            raise Error("no entropies were collected: is the model's attention headlight's?")
-        off = torch.cat(heads) - self.target
-        if self.side != "both":
-            off = off.clamp(max=0.0) if self.side == "below" else off.clamp(min=0.0)
-        return self.weight * off.square().mean()
-
-
-EntropyRegulariser = EntropyRegularizer  # the earlier spelling, still accepted
-
-
-# -------------------------------------------------------------------- monitoring
-
-
-def _keys_seen(n_queries: int, n_keys: int, causal: bool, window: Optional[int]) -> np.ndarray:
-    """(queries) the number of keys that each row sees; the last query is at the position of the last
-    key."""
-    before = np.arange(n_keys - n_queries, n_keys)
-    after = np.zeros_like(before) if causal else n_keys - 1 - before
-    if window is not None:
-        before, after = np.minimum(before, window), np.minimum(after, window)
-    return before + 1 + after
-
-
-@functools.lru_cache(maxsize=64)
-def _scale_to_uniform(n_queries: int, n_keys: int, causal: bool, window: Optional[int],
-                      device: torch.device) -> Tuple[Tensor, int]:
-    """(queries) 1 / ln of the number of visible keys, 0 if a row sees one key; and the number of rows
-    that see more."""
-    seen = _keys_seen(n_queries, n_keys, causal, window)
-    scale = np.where(seen > 1, 1.0 / np.log(np.maximum(seen, 2)), 0.0)
-    return torch.tensor(scale, dtype=torch.float32, device=device), int(np.sum(seen > 1))
-
-
-class AttentionMonitor:
-    """Records the entropies of every head of a model during training, with alarms.
-
-        monitor = AttentionMonitor(model, folder="runs/first", on_alarm=print)
-        for step, batch in enumerate(batches):
-            loss = model(**batch).loss
-            ...
-            monitor.step(step, loss=loss.item())
-        monitor.close()
-
-    The model's attention must report its entropies: headlight.transformers and attention(layer=...) do.
-    Each step has the mean of all rows since the previous step.  Normalized entropies are divided by the
-    entropy of uniform attention on the keys that a row sees (causal, in its window).
-    Options are EntropyLog's.
-    """
-
-    def __init__(self, model: Optional[torch.nn.Module] = None, **options: Any):
-        self.log = EntropyLog(**options)
-        self._modules = None if model is None else set(model.modules())
-        # {layer: ((2, heads) sums, (2) numbers of rows)} of entropies and of normalized entropies
-        self._seen: Dict[int, Tuple[Any, Any]] = {}
-        _listeners.append(self._listen)
-
-    @torch.no_grad()
-    def _listen(self, layer: int, entropy: Tensor, *, n_keys: int, causal: bool,
-                window: Optional[int] = None, module: Optional[torch.nn.Module] = None) -> None:
-        if self._modules is not None and module is not None and module not in self._modules:
-            return
-        n_batch, _, n_queries = entropy.shape
-        scale, n_scaled = _scale_to_uniform(n_queries, n_keys, causal, window, entropy.device)
-        sums = torch.stack([entropy.sum(dim=(0, 2)), (entropy * scale).sum(dim=(0, 2))]).double()
-        counts = n_batch * np.array([n_queries, n_scaled])
-        before, n_before = self._seen.get(layer, (0.0, 0))
-        self._seen[layer] = (before + sums, n_before + counts)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """A context in which nothing is recorded, for evaluating the model between two steps."""
-        _listeners.remove(self._listen)
-        try:
-            yield
-        finally:
-            _listeners.append(self._listen)
-
-    def entropies(self) -> Tuple[np.ndarray, np.ndarray]:
-        """(layer, head) mean and normalized entropy since the last step; NaN if there were no rows, or
-        if a row was not finite."""
-        n_layers = max(self._seen, default=-1) + 1
-        n_heads = max((sums.shape[1] for sums, _ in self._seen.values()), default=0)
-        out = np.full((2, n_layers, n_heads), math.nan)
-        for layer, (sums, counts) in self._seen.items():
-            out[:, layer, :sums.shape[1]] = sums.cpu().numpy() / np.maximum(counts, 1)[:, None]
-        return out[0], out[1]
-
-    def step(self, step: int, **scalars: float) -> List[Alarm]:
-        """Writes what was recorded since the last step, and resets it; returns the step's alarms."""
-        if not self._seen:
-            raise Error("no entropies were seen: is the model's attention headlight's?")
-        entropy, normalized = self.entropies()
-        there = np.zeros(entropy.shape, dtype=bool)
-        for layer, (sums, _) in self._seen.items():
-            there[layer, :sums.shape[1]] = True
-        self._seen.clear()
-        return self.log.log(step, entropy, normalized, there=there, **scalars)
-
-    def close(self) -> None:
-        if self._listen in _listeners:
-            _listeners.remove(self._listen)
-        self.log.close()
-
-    def __enter__(self) -> "AttentionMonitor":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+def _tell(rows: AttentionRows, layer: Any, module: Optional[torch.nn.Module], q: Tensor, k: Tensor,
+          mask: Optional[Tensor], bias: Optional[Tensor], causal: bool, window_left: Optional[int],
+          window_right: Optional[int]) -> None:
+    """Reports the rows; while a gradient is computed, lets in the gradients that are owed to them."""
+    if not compiling() and in_backward():
+        rows.out = settle(rows.out, rows.entropy, layer if module is None else module)
+        return
+    if not listening():
+        return
+    n_queries, n_keys = q.shape[2], k.shape[2]
+    real = None
+    if mask is not None and mask.dim() == 4 or bias is not None:
+        problem = blocks.Problem(q, k, k, bias=bias, mask=mask, causal=causal,
+                                 window_left=_number(window_left),
+                                 window_right=_number(window_right))
+        visible = blocks.visible(problem).sum(-1)[:, 0]
+        if mask is not None:
+            real = (visible > 0).expand(q.shape[0], n_queries)
+    else:
+        visible = visible_keys(n_queries, n_keys, causal, window_left, window_right, mask, q.device)
+        is_cross = getattr(module, "headlight_is_cross", False)
+        if mask is not None and not is_cross and n_keys >= n_queries:
+            real = mask[:, n_keys - n_queries:]
+    report(layer, rows.entropy, visible=visible, real=real, module=module)
+    for listener in _listeners.items:
+        if getattr(listener, "wants", ()):
+            listener.listen_rows(layer, rows, module)

@@ -243,7 +243,7 @@ static const struct {
       "Compare with a profile of random weights of the same shapes." },
     { "flat-profile", "deep layers that learned little (curse of depth)", weigh_depth,
       "Prune the deep layers' heads and see the loss (headlight sweep)." },
-    { "flat-profile", "windows too short to tell layers apart", weigh_short,
+    { "flat-profile", "windows too short to distinguish layers", weigh_short,
       "Measure with a longer --context." },
 
     { "head-redundancy", "untrained weights", weigh_untrained,

@@ -535,7 +535,8 @@ hl_status hl_judge(hl_judgment *out, const hl_trace *const *traces, const char *
                        "and at least 0",
                        (long long)j.options.n_folds, j.options.l1);
     if (j.options.across && (j.options.task == NULL || labels->n_tasks < 2))
-        return hl_fail(HL_BAD_ARGUMENT, "judge: across tasks, a task and labels of two are needed");
+        return hl_fail(HL_BAD_ARGUMENT, "judge: a comparison across tasks needs labels of two "
+                                        "tasks or more, and the name of one");
     HL_NEED(check_traces(&j));
     j.n_cells = hl_trace_n_layers(traces[0]) * hl_trace_n_heads(traces[0]);
     HL_NEED(allocate(&j));

@@ -4,7 +4,10 @@
  *
  * hl_generator (generate.c) runs this loop for one text, whenever its caller asks for a token.  The
  * engine (engine_feed.c) runs it for all texts that have a slot.  So the same seed gives the same
- * tokens, numbers and endings in both. */
+ * tokens, numbers and endings in both.
+ *
+ * A generator is not an engine with one slot: its session, tap and thread are the caller's, and its
+ * text can be extended or shortened at any token, while a job belongs to a queue and a worker. */
 #ifndef HL_GENERATE_GENERATE_H
 #define HL_GENERATE_GENERATE_H
 

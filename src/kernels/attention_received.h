@@ -64,7 +64,7 @@ static void add_weights(float *sums, const panel *w, const float *s, const float
     }
 }
 
-/* A row of NaN tells nothing about any key that it sees. */
+/* A row of NaN says nothing about any key that it sees. */
 static void spoil_keys(const received_space *space, const received_part *part, int lane)
 {
     const panel *w = space->rows_seen;

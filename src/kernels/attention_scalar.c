@@ -454,7 +454,7 @@ typedef struct received_job {
     double             *totals; /* (n_threads, n_keys) */
 } received_job;
 
-/* A row of NaN tells nothing about any key that it sees. */
+/* A row of NaN says nothing about any key that it sees. */
 static void row_received(double *totals, const row *r, double lse)
 {
     for (int64_t key = row_next(r, -1); key < r->keys.end; key = row_next(r, key))

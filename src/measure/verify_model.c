@@ -252,7 +252,9 @@ static hl_status read_layers(model_results *results)
         int64_t layer = whole_at(layers, i);
 
         if (layer <= before || layer >= n_layers)
-            return hl_fail(HL_BAD_INPUT, "%s: 'attention_layers' has %lld after %lld, of %lld",
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: 'attention_layers' has layer %lld after layer %lld, wanted rising "
+                           "numbers below %lld",
                            results->where, (long long)layer, (long long)before,
                            (long long)n_layers);
         results->places[layer] = i;

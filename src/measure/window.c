@@ -316,12 +316,12 @@ static hl_status next_window(bool *there, bool *document_ended, hl_windows *wind
 
 /* ----------------------------------------------------------------------- the batch */
 
-static uint64_t hash_window(const hl_windows *windows, const int64_t *tokens)
+uint64_t hl_window_hash(const int64_t *tokens, int64_t n_tokens, int64_t first_row)
 {
     hl_hasher hasher;
 
-    hl_hash_start(&hasher, (uint64_t)first_row(windows));
-    for (int64_t i = 0; i < window_length(windows); i++)
+    hl_hash_start(&hasher, (uint64_t)first_row);
+    for (int64_t i = 0; i < n_tokens; i++)
         hl_hash_add_u32(&hasher, (uint32_t)tokens[i]);
     return hl_hash_end(&hasher);
 }
@@ -361,7 +361,7 @@ static void put_window(hl_windows *windows, int64_t b)
     };
     for (int64_t i = 0; i < HL_BATCH_PLACES; i++)
         memory->places[b + i * windows->options.n_batch] = places[i];
-    memory->hashes[b] = hash_window(windows, tokens);
+    memory->hashes[b] = hl_window_hash(tokens, window_length(windows), first_row(windows));
 }
 
 /* Returns the memory of the batch before the previous one, cleared. */

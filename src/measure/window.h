@@ -44,6 +44,9 @@
 #include "base/memory.h"
 #include "headlight/corpus.h"
 
+/* The hash of a window's content, from which sampled rows are drawn. */
+uint64_t hl_window_hash(const int64_t *tokens, int64_t n_tokens, int64_t first_row);
+
 /* Where the next window of the whole job begins.  Save it, and hl_windows_seek continues from
  * there without reading the documents before it.  All zero is the start. */
 typedef struct hl_window_place {

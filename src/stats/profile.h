@@ -106,6 +106,8 @@ typedef struct hl_profile_mask {
     int64_t window_sink;   /* number of first keys that the window does not hide */
     bool    window_blocks; /* the window is the row's block of window_left + 1 positions */
     bool    has_sink;      /* a learned sink: one additional outcome */
+    int64_t n_keys; /* cross-attention: the number of keys, none of which is a row's own; 0: the
+                            * keys are the sequence's */
 } hl_profile_mask;
 
 /* Which quantities are defined for a row: bit HL_Q_... for its quantities, and bit HL_N_QUANTITIES

@@ -57,21 +57,28 @@ hl_visible_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, i
     return hl_visible_join(hl_reach_keys(&reach, n_keys, position));
 }
 
+int64_t hl_profile_keys_of(const hl_profile_mask *mask, int64_t n_tokens)
+{
+    return mask->n_keys > 0 ? mask->n_keys : n_tokens;
+}
+
 static int32_t bucket_of(int64_t position)
 {
     return (int32_t)(63 - __builtin_clzll((uint64_t)position + 1));
 }
 
-static uint32_t defined_for(hl_visible_keys keys, int64_t n, int64_t n_other, int64_t position)
+static uint32_t defined_for(const hl_profile_mask *mask, hl_visible_keys keys, int64_t n,
+                            int64_t n_other, int64_t position)
 {
+    bool     is_cross = mask->n_keys > 0;
     uint32_t defined =
         1U << HL_Q_ENTROPY | 1U << HL_Q_RENYI2 | 1U << HL_Q_VARENTROPY | 1U << HL_Q_PEAK;
 
     if (n >= HL_NORMALIZED_KEYS)
         defined |= 1U << HL_Q_NORMALIZED;
-    if (hl_visible_has(keys, position))
+    if (!is_cross && hl_visible_has(keys, position))
         defined |= 1U << HL_Q_SELF;
-    if (hl_visible_has(keys, position - 1))
+    if (!is_cross && hl_visible_has(keys, position - 1))
         defined |= 1U << HL_Q_PREVIOUS;
     if (hl_visible_has(keys, 0))
         defined |= 1U << HL_Q_FIRST;
@@ -106,7 +113,7 @@ hl_row_defined hl_profile_row_defined(const hl_profile_mask *mask, int64_t posit
     if (hl_visible_count(keys) < 1)
         return (hl_row_defined){ 0 };
     return (hl_row_defined){
-        .bits      = defined_for(keys, counts.n, counts.n_other, position),
+        .bits      = defined_for(mask, keys, counts.n, counts.n_other, position),
         .log_n     = log((double)counts.n),
         .log_other = counts.n_other > 0 ? log((double)counts.n_other) : 0.0,
     };
@@ -128,9 +135,9 @@ static hl_status grow_rows(hl_row_plans *plans, size_t n_rows)
 
 /* Extends the table of logarithms to all numbers of keys that a row can see, including a learned
  * sink. */
-static hl_status grow_logs(hl_profile_flight *flight)
+static hl_status grow_logs(hl_profile_flight *flight, const hl_profile_mask *mask)
 {
-    int64_t longest = 0;
+    int64_t longest = mask->n_keys;
 
     for (int64_t i = 0; i < flight->batch->n_batch; i++)
         longest = flight->batch->lengths[i] > longest ? flight->batch->lengths[i] : longest;
@@ -158,7 +165,8 @@ static hl_run plan_row(const hl_profile_flight *flight, const hl_profile_mask *m
 {
     const hl_profile_batch *batch  = flight->batch;
     const hl_row_plans     *plans  = &flight->plans;
-    hl_visible_keys         keys   = hl_profile_seen(mask, position, batch->lengths[sequence]);
+    int64_t                 n_keys = hl_profile_keys_of(mask, batch->lengths[sequence]);
+    hl_visible_keys         keys   = hl_profile_seen(mask, position, n_keys);
     key_counts              counts = count_keys(mask, keys);
 
     if (hl_visible_count(keys) < 1 || position < batch->first_row[sequence])
@@ -170,7 +178,7 @@ static hl_run plan_row(const hl_profile_flight *flight, const hl_profile_mask *m
         .sequence = (int32_t)sequence,
         .begin    = (int32_t)(position - start),
         .end      = (int32_t)(position - start + 1),
-        .defined  = defined_for(keys, counts.n, counts.n_other, position),
+        .defined  = defined_for(mask, keys, counts.n, counts.n_other, position),
         .bucket   = bucket_of(position),
         .type     = batch->types != NULL ? batch->types[sequence * batch->context + position] : 0,
     };
@@ -213,7 +221,8 @@ static bool is_made_for(const hl_row_plans *plans, const hl_layer_rows *rows,
         plans->is_made && plans->stride == rows->n_rows && made->is_causal == mask->is_causal &&
         made->has_window == mask->has_window && made->window_left == mask->window_left &&
         made->window_right == mask->window_right && made->window_sink == mask->window_sink &&
-        made->window_blocks == mask->window_blocks && made->has_sink == mask->has_sink;
+        made->window_blocks == mask->window_blocks && made->has_sink == mask->has_sink &&
+        made->n_keys == mask->n_keys;
 
     for (int64_t i = 0; i < rows->n_batch && same; i++)
         same =
@@ -244,7 +253,7 @@ hl_status hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
     HL_NEED(HL_GROW(&flight->plans.places, &flight->plans.n_places, 0, 2 * n_batch));
     HL_NEED(grow_rows(&flight->plans, n_batch * (size_t)rows->n_rows));
     HL_NEED(HL_GROW(&flight->plans.first_run, &flight->plans.n_sequences, 0, n_batch + 1));
-    HL_NEED(grow_logs(flight));
+    HL_NEED(grow_logs(flight, mask));
     flight->plans.first_run[0] = 0;
     for (int64_t i = 0; i < rows->n_batch; i++)
         plan_sequence(flight, rows, mask, i);

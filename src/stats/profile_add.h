@@ -49,6 +49,7 @@ typedef struct hl_sampled_row {
     int64_t              index; /* index into (n_batch, n_patterns) */
     hl_pattern_place     place;
     bool                 has_sink;
+    bool                 is_cross; /* no key is the row's own */
 } hl_sampled_row;
 
 typedef struct hl_profile_flight {
@@ -84,8 +85,10 @@ typedef struct hl_profile_flight {
 void hl_profile_flight_free(hl_profile_flight *flight);
 
 /* Decides which rows of a layer count, and what they see. */
-hl_status       hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
-                                const hl_profile_mask *mask);
+hl_status hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
+                          const hl_profile_mask *mask);
+/* The number of keys of a layer, for a sequence of n_tokens. */
+int64_t         hl_profile_keys_of(const hl_profile_mask *mask, int64_t n_tokens);
 hl_visible_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys);
 
 #endif

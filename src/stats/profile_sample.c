@@ -26,6 +26,7 @@ typedef struct pattern_row {
     hl_visible_keys        keys;
     int64_t                position;
     bool                   has_sink;
+    bool                   is_cross;
     bool                   nosink;
     /* Sums over the keys. */
     double  total;
@@ -46,6 +47,7 @@ static pattern_row others_of(const hl_sampled_row *sample, const hl_pattern_sums
                         .keys     = sample->place.keys,
                         .position = sample->place.position,
                         .has_sink = sample->has_sink,
+                        .is_cross = sample->is_cross,
                         .nosink   = true,
                         .total    = sums->total,
                         .squares  = sums->squares,
@@ -115,7 +117,8 @@ static void whole_row(pattern_values *out, const pattern_row *row, double scale)
     int32_t k90     = row->sums->k90[row->nosink];
 
     set(out, HL_PM_PEAK, (double)row->peak * scale);
-    set(out, HL_PM_SELF_TOP, row->top == row->position ? 1.0 : 0.0);
+    if (!row->is_cross)
+        set(out, HL_PM_SELF_TOP, row->top == row->position ? 1.0 : 0.0);
     set(out, HL_PM_EDGES, (double)n_edges / n);
     set(out, HL_PM_K90, (double)k90 / n);
     set(out, HL_PM_SUPPORT2, squares > 0.0 ? 1.0 / squares / n_all : 0.0);
@@ -130,17 +133,18 @@ static pattern_values metrics_of(const pattern_row *row)
     bool           to_zero = sees(row, 0);
     double         scale   = row->nosink ? 1.0 / row->total : 1.0;
     double         sink    = to_zero ? (double)row->sums->first : 0.0;
-    double         band    = band_mass(row) * scale;
+    double         band    = row->is_cross ? 0.0 : band_mass(row) * scale;
 
     if (count_keys(row) < 2 || !(row->total > 0.0))
         return out;
-    if (sees(row, i))
+    if (!row->is_cross && sees(row, i))
         set(&out, HL_PM_SELF, (double)near_by(row, i) * scale);
-    if (sees(row, i - 1))
+    if (!row->is_cross && sees(row, i - 1))
         set(&out, HL_PM_PREVIOUS, (double)near_by(row, i - 1) * scale);
     if (to_zero && i >= 1)
         set(&out, HL_PM_SINK, sink);
-    set(&out, HL_PM_BAND, band);
+    if (!row->is_cross)
+        set(&out, HL_PM_BAND, band);
     set(&out, HL_PM_CONTENT, 1.0 - band - sink);
     whole_row(&out, row, scale);
     return out;
@@ -274,7 +278,8 @@ static hl_pattern_place place_row(const hl_profile_batch *batch, const hl_layer_
 
     if (row < 0 || row >= rows->lengths[sequence] || place.position < batch->first_row[sequence])
         return nowhere;
-    place.keys = hl_profile_seen(mask, place.position, batch->lengths[sequence]);
+    place.keys =
+        hl_profile_seen(mask, place.position, hl_profile_keys_of(mask, batch->lengths[sequence]));
     return hl_visible_count(place.keys) >= 2 ? place : nowhere;
 }
 
@@ -289,7 +294,11 @@ static int64_t find_samples(hl_sampled_row *out, const hl_profile_batch *batch,
 
         if (place.keys.end > 0)
             out[n++] = (hl_sampled_row){
-                .rows = rows, .index = i, .place = place, .has_sink = mask->has_sink
+                .rows     = rows,
+                .index    = i,
+                .place    = place,
+                .has_sink = mask->has_sink,
+                .is_cross = mask->n_keys > 0,
             };
     }
     return n;

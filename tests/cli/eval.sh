@@ -23,7 +23,8 @@ models/demo 1 text, 520 tokens, 518 scored; windows of 512
  perplexity N
  bits/byte N
 
- No confidence interval: 2 windows: an interval needs 4 or more.
+ No confidence interval: 2 windows: an interval needs 4 or more. More text or a smaller --context
+ gives more windows.
 END
 
 run eval models/demo $alice $speech -n 300 --context 128 --stride 64 --per-document

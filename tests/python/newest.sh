@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 
 env=${HEADLIGHT_PYTHON_ENV:-build/python_env}
-wanted=(torch==2.13.0 transformers==5.23.0 numpy)
+wanted=(torch==2.13.0 transformers==5.23.0 numpy pandas nbclient ipykernel)
 library=$(realpath "$(dirname "${HEADLIGHT:-build/headlight}")/libheadlight.so")
 
 # Checks for exactly this PyTorch: other versions may bring gigabytes of CUDA.
@@ -28,4 +28,4 @@ if ! installed; then
         exit 0
     fi
 fi
-HEADLIGHT_LIBRARY=$library exec "$env/bin/python" -B tests/python/run.py "$@"
+HEADLIGHT_LIBRARY=$library exec "$env/bin/python" -B "${HEADLIGHT_PYTHON_RUN:-tests/python/run.py}" "$@"

@@ -3,11 +3,13 @@
 With a PyTorch before 2.4, such as Debian's, a replacement registers the operators: everything else is
 tested here, and the registration by tests/python/device/check_torch.py.
 """
+import gc
 import importlib.util
 import itertools
 import json
 import math
 import sys
+import threading
 import types
 import unittest
 
@@ -72,6 +74,9 @@ class OneLayer(torch.nn.Module if torch is not None else object):
         return types.SimpleNamespace(loss=loss)
 
 
+_collect = blocks = None
+
+
 def load():
     """headlight.torch and headlight.transformers, the latter without transformers."""
     if not hasattr(torch.library, "custom_op"):
@@ -90,6 +95,8 @@ def load():
     finally:
         if not there:
             del sys.modules["transformers"], sys.modules["transformers.masking_utils"]
+    global _collect, blocks
+    from headlight import _blocks as blocks, _collect
     return headlight.torch, headlight.transformers
 
 
@@ -201,7 +208,32 @@ class Torch(unittest.TestCase):
         np.testing.assert_allclose(normalized[1], 1.0, rtol=1e-6)  # uniform attention
         self.assertTrue(np.isnan(entropy[0]).all())
         self.assertEqual([alarm.kind for alarm in alarms], ["overload"])
-        self.assertEqual(self.torch._listeners, [])
+        self.assertFalse(self.torch.listening())
+
+    def test_a_dropped_monitor_stops_listening(self):
+        monitor = self.torch.AttentionMonitor()
+        self.assertTrue(self.torch.listening())
+        del monitor
+        gc.collect()
+        self.assertFalse(self.torch.listening())
+
+    def test_listeners_are_of_a_thread(self):
+        q = torch.randn(1, 2, 6, 4)
+        counts, barrier = [], threading.Barrier(3)
+
+        def run():
+            with self.torch.Collector() as seen:
+                for _ in range(4):
+                    self.torch.attention(q, q, q, causal=True, layer=0)
+                    barrier.wait(10)
+            counts.append(len(seen.layers[0]))
+
+        threads = [threading.Thread(target=run) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(counts, [4, 4, 4])
 
     def test_monitor_of_a_run_that_diverges(self):
         q, k, v = (torch.randn(2, 3, 12, 8) for _ in range(3))
@@ -223,7 +255,7 @@ class Torch(unittest.TestCase):
                 for n in (12, 5):
                     self.torch.attention(q[:, :, :n] * 0, k, v, layer=0, **options)
                 np.testing.assert_allclose(monitor.entropies()[1], 1.0, rtol=1e-6)
-        self.assertEqual(self.torch._keys_seen(2, 5, True, 0).tolist(), [1, 1])
+        self.assertEqual(_collect.visible_keys(2, 5, True, 0, None, None, "cpu").tolist(), [[1, 1]])
 
     def test_the_sparsify_example(self):
         """The loop of the example on a model of one layer: entropy falls, and more with the penalty."""
@@ -290,26 +322,97 @@ class Torch(unittest.TestCase):
             self.run_padded(left, n_queries)
             self.run_padded(full, n_queries, sliding_window=4)
 
-    def test_what_cannot_be_is_refused(self):
+    def test_masks_of_any_kind(self):
+        """Holes, pairs, numbers that are added: by the definition."""
         module = torch.nn.Module()
-        q = torch.randn(1, 2, 4, 8)
-        holes = torch.tensor([[True, False, True, True]])
+        module.is_causal = True
+        q, k, v = torch.randn(2, 4, 9, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8)
+        causal = torch.ones(9, 9, dtype=torch.bool).tril()
+        holes = torch.ones(2, 9, dtype=torch.bool)
+        holes[0, 3], holes[1, 5:7] = False, False
+        pairs = causal[None, None].expand(2, 1, 9, 9).clone()
+        pairs[:, :, 4:, :3] = False
+        for mask, visible in ((holes, causal & holes[:, None, None]), (pairs, pairs),
+                              (torch.where(pairs, 0.0, torch.finfo(torch.float32).min), pairs)):
+            wanted, _ = self.plain(q, k, v, visible)
+            found, _ = self.transformers.attention_forward(module, q, k, v, mask)
+            self.assertLess((found - wanted).abs().max().item(), 2e-6)
+        bias = torch.randn(1, 4, 9, 9, requires_grad=True)
+        found, _ = self.transformers.attention_forward(module, q, k, v, pairs, position_bias=bias)
+        scores = (q @ k.repeat_interleave(2, 1).transpose(2, 3) / 8 ** 0.5 + bias).masked_fill(~pairs, -math.inf)
+        wanted = (scores.softmax(-1) @ v.repeat_interleave(2, 1)).transpose(1, 2)
+        self.assertLess((found - wanted).abs().max().item(), 2e-6)
+        grads = [torch.autograd.grad((x * x).sum(), bias, retain_graph=True)[0] for x in (found, wanted)]
+        self.assertLess((grads[0] - grads[1]).abs().max().item(), 2e-5)
+
+    def test_dropout_is_of_a_seed(self):
+        q = torch.randn(1, 2, 64, 8, requires_grad=True)
+        v = torch.ones(1, 2, 64, 1)
+
+        def run(seed):
+            return self.torch.attention(q, q, v, dropout=0.25, seed=torch.tensor(seed))
+
+        self.assertTrue(torch.equal(run(3).out, run(3).out))
+        self.assertFalse(torch.equal(run(3).out, run(4).out))
+        self.assertAlmostEqual(run(3).out.mean().item(), 1.0, delta=0.05)  # what stays is scaled up
+        plain = self.torch.attention(q, q, v)
+        self.assertLess((run(3).entropy - plain.entropy).abs().max().item(), 1e-5)
+        numbers = [x.detach().double().requires_grad_() for x in (q[:, :, :5], v[:, :, :5])]
+        self.assertTrue(torch.autograd.gradcheck(
+            lambda q, v: self.torch.attention(q, q, v, dropout=0.25, seed=torch.tensor(3)).out, numbers))
+
+    def test_all_statistics(self):
+        """The kernels and the blocks agree on every statistic, and gradients on every smooth one."""
+        q, k, v = (torch.randn(2, 4, 11, 8, requires_grad=True), *(torch.randn(2, 2, 11, 8) for _ in range(2)))
+        names = [name for name in blocks.NAMES if name != "segment_mass"]
+        options = {"segments": torch.arange(11, dtype=torch.uint8) % 3, "n_segments": 3}
+        everything = torch.ones(1, 1, 11, 11, dtype=torch.bool)
+        for mode in ({"causal": True}, {}, {"causal": True, "window_left": 2, "window_sink": 1},
+                     {"softcap": 3.0, "sinks": torch.randn(4)}, {"gates": torch.rand(4)}):
+            with self.subTest(**mode):
+                a, b = (self.torch.attention(q, k, v, want=(*names, "segment_mass"), **options, **mode, **more)
+                        for more in ({}, {"mask": everything}))
+                double = self.torch.attention(q.double(), k.double(), v.double(), want=names,
+                                              **{name: x.double() if torch.is_tensor(x) else x
+                                                 for name, x in mode.items()})
+                for name in (*names, "segment_mass"):
+                    x, y = getattr(a, name), getattr(b, name)
+                    self.assertTrue(torch.equal(x.isnan(), y.isnan()), name)
+                    self.assertLess((x - y).nan_to_num().abs().max().item(), 5e-6, name)
+                    if name not in ("argmax", "segment_mass"):
+                        self.assertEqual(getattr(double, name).dtype, torch.float64)
+                        self.assertLess((x - getattr(double, name)).nan_to_num().abs().max().item(), 5e-6, name)
+                for name in ("out", "lse", "entropy", "renyi2", "max_logit"):
+                    grads = [torch.autograd.grad(getattr(x, name).sin().sum(), q, retain_graph=True)[0]
+                             for x in (a, b)]
+                    self.assertLess((grads[0] - grads[1]).abs().max().item(), 5e-6, name)
+
+    def test_gradients_in_double(self):
+        q, k, v, bias = (torch.randn(shape, dtype=torch.float64, requires_grad=True)
+                         for shape in ((1, 4, 5, 4), (1, 2, 5, 4), (1, 2, 5, 4), (1, 4, 5, 5)))
+        for name in ("out", "lse", "entropy", "renyi2", "varentropy", "received"):
+            for n_values in (1 << 23, 20):  # in one block, and a query at a time
+                blocks.BLOCK_VALUES, before = n_values, blocks.BLOCK_VALUES
+                try:
+                    self.assertTrue(torch.autograd.gradcheck(
+                        lambda *x: getattr(self.torch.attention(*x[:3], bias=x[3], causal=True, want=(name,)),
+                                           name), (q, k, v, bias)), name)
+                finally:
+                    blocks.BLOCK_VALUES = before
+
+    def test_what_is_wrong_is_named(self):
+        q = torch.ones(1, 2, 3, 4)
         for expected, call in (
-                ("holes", lambda: self.transformers.attention_forward(module, q, q, q, holes)),
-                ("4 axes", lambda: self.transformers.attention_forward(module, q, q, q, q)),
-                ("attention_dropout is 0.1",
-                 lambda: self.transformers.attention_forward(module, q, q, q, dropout=0.1)),
-                ("position_bias",
-                 lambda: self.transformers.attention_forward(module, q, q, q, position_bias=q)),
-                ("more than padding", lambda: self.transformers.padding_mask(
-                    batch_size=1, q_length=4, kv_length=4, q_offset=0,
-                    allow_is_causal_skip=False)),
-                ("chunks of 8 and there are 12", lambda: self.transformers.padding_mask(
-                    batch_size=1, q_length=4, kv_length=4, q_offset=8, kv_offset=8, local_size=8,
-                    config=types.SimpleNamespace(attention_chunk_size=8))),
-                ("a static one", lambda: self.transformers.padding_mask(
-                    batch_size=1, q_length=4, kv_length=64, q_offset=0)),
-                ("a static one", lambda: self.transformers.padding_mask(
-                    batch_size=1, cache_position=torch.arange(4), kv_length=64))):
-            with self.subTest(expected), self.assertRaisesRegex(self.torch.Error, expected):
+                ("q has 3 axes", lambda: self.torch.attention(q[0], q, q)),
+                ("k is a numpy.ndarray", lambda: self.torch.attention(q, q.numpy(), q)),
+                ("v is of torch.int32", lambda: self.torch.attention(q, q, q.int())),
+                ("k has shape .1, 2, 3, 5.", lambda: self.torch.attention(q, torch.ones(1, 2, 3, 5), q)),
+                ("q has 2 heads, not a multiple", lambda: self.torch.attention(
+                    q, torch.ones(1, 3, 3, 4), torch.ones(1, 3, 3, 4))),
+                ("bias has shape .3, 3.", lambda: self.torch.attention(q, q, q, bias=torch.ones(3, 3))),
+                ("mask has shape .1, 7.", lambda: self.torch.attention(
+                    q, q, q, mask=torch.ones(1, 7, dtype=torch.bool))),
+                ("there is no 'shape'", lambda: self.torch.attention(q, q, q, want=("shape",))),
+                ("there are no segments", lambda: self.torch.attention(q, q, q, want=("segment_mass",)))):
+            with self.subTest(expected), self.assertRaisesRegex(ValueError, expected):
                 call()
