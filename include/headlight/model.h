@@ -31,6 +31,10 @@ typedef struct hl_model hl_model;
  * .gguf file, or a .bin file of llama2.c.  Weights are mapped, not read: opening takes no longer
  * for a large model than for a small one. */
 HL_API hl_status hl_model_open(hl_model **out, const char *path);
+/* Finds a model on this machine: a path as it is, or the name of a model in the Hugging Face cache
+ * (OWNER/NAME, NAME), in Ollama's folder (NAME, NAME:TAG) or in LM Studio's (PUBLISHER/NAME, NAME).
+ * Nothing is downloaded.  Release *out, a path, with hl_free.  HL_NOT_FOUND: there is none. */
+HL_API hl_status hl_model_find(char **out, const char *name);
 HL_API void      hl_model_close(hl_model *model);
 
 /* A head of a model.  Where a call documents it, .head = -1 stands for all heads of the layer. */

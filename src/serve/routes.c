@@ -237,6 +237,21 @@ static json_t *path_json(const hl_server *server)
     return text;
 }
 
+/* Adds what the page shows at once, as in a report. */
+static void put_first_look(const hl_server *server, json_t **root)
+{
+    hl_report_out     out    = { 0 };
+    hl_report_profile about  = { .name = server->model_name, .profile = server->options.profile };
+    hl_report         report = { .profiles   = &about,
+                                 .n_profiles = 1,
+                                 .model      = hl_model_get_info(server->model) };
+
+    if (server->options.profile != NULL)
+        hl_json_put(root, "profile", hl_report_profile_json(&out, &report, 0));
+    if (server->options.maps != NULL)
+        hl_json_put(root, "tokens", hl_report_tokens_json(&out, server->options.maps));
+}
+
 static void serve_model(void *context, hl_exchange *exchange)
 {
     hl_server           *server = context;
@@ -258,6 +273,7 @@ static void serve_model(void *context, hl_exchange *exchange)
     hl_json_put(&root, "path", path_json(server));
     hl_json_put(&root, "version", json_string(hl_version()));
     hl_json_put(&root, "definitions", hl_report_definitions());
+    put_first_look(server, &root);
     hl_server_answer(exchange, 200, root);
 }
 
