@@ -648,6 +648,9 @@ sbom: ## the list of dependencies again: doc/dependencies.md, and as SPDX doc/sb
 metrics: $(PROGRAM) ## the short definitions in doc/metrics.md again, from src/analysis/definitions.c
 	@tools/metrics_page $(PROGRAM) > $(BUILD)/metrics && mv $(BUILD)/metrics doc/metrics.md
 
+families: ## doc/families.md again, from the families' tables
+	@tools/families_page > $(BUILD)/families && mv $(BUILD)/families doc/families.md
+
 api: ## doc/api.md again, from include/headlight.h
 	@tools/api_page > $(BUILD)/api && mv $(BUILD)/api doc/api.md
 

@@ -13,6 +13,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "held.h"
+#include "input.h"
 #include "options.h"
 #include "screen.h"
 #include "values.h"
@@ -214,36 +215,6 @@ static void print_end(const demo_command *command)
            hl_shown(command->output), hl_shown(command->output));
 }
 
-/* Finds the folder of the bundled models: below the current folder or, relative to the program, in
- * its source tree or in share/ of an installation.  NULL: not found. */
-static const char *find_models(char out[PATH_MAX])
-{
-    static const char *const places[] = { "models", "share/headlight/models" };
-    char                     program[PATH_MAX];
-    struct stat              found;
-
-    if (stat("models/demo/config.json", &found) == 0)
-        return "models";
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length <= 0)
-        return NULL;
-    program[length] = '\0';
-    for (int up = 0; up < 2; up++) { /* removes the program's name, then its folder's */
-        char *slash = strrchr(program, '/');
-        if (slash == NULL)
-            return NULL;
-        *slash = '\0';
-    }
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        int n_bytes = snprintf(out, PATH_MAX, "%s/%s/demo/config.json", program, places[i]);
-        if (n_bytes < PATH_MAX && stat(out, &found) == 0) {
-            out[n_bytes - (int)strlen("/demo/config.json")] = '\0';
-            return out;
-        }
-    }
-    return NULL;
-}
-
 static bool make_folder(const char *path)
 {
     struct stat found;
@@ -308,7 +279,7 @@ int hl_command_demo(int argc, char **argv)
     if (command.common.json)
         return hl_options_refuse(&usage, "demo has no --json; the commands that it runs do");
     if (command.models == NULL)
-        command.models = find_models(found);
+        command.models = hl_bundled_models(found);
     if (command.models == NULL)
         return hl_give_up(HL_EXIT_INPUT, "demo",
                           "share/headlight/models was not found beside the program; name it with "

@@ -141,9 +141,9 @@ static void print_storage(page *out, const hl_model *model)
 
 static bool layers_equal(const hl_layer_info *a, const hl_layer_info *b)
 {
-    return a->n_heads == b->n_heads && a->n_kv_heads == b->n_kv_heads && a->d_mlp == b->d_mlp &&
-           a->n_experts == b->n_experts && a->window == b->window && a->has_rope == b->has_rope &&
-           a->rope_base == b->rope_base;
+    return a->n_heads == b->n_heads && strcmp(a->mixer, b->mixer) == 0 &&
+           a->n_kv_heads == b->n_kv_heads && a->d_mlp == b->d_mlp && a->n_experts == b->n_experts &&
+           a->window == b->window && a->has_rope == b->has_rope && a->rope_base == b->rope_base;
 }
 
 static bool is_like(const hl_model *model, int64_t index, const hl_layer_info *layer)
@@ -166,11 +166,13 @@ static int64_t find_layer(const hl_model *model, int64_t begin, int64_t end,
 static void add_layer(page *out, const hl_model_info *info, const hl_layer_info *layer)
 {
     if (layer->n_heads == 0)
-        add(out, "no attention");
+        add(out, "%s", layer->mixer[0] != '\0' ? layer->mixer : "no attention");
     else if (layer->window > 0)
         add(out, "window of %lld", (long long)layer->window);
     else
         add(out, "all keys");
+    if (layer->n_heads > 0 && layer->mixer[0] != '\0')
+        add(out, ", %s beside attention", layer->mixer);
     if (layer->n_heads > 0 && layer->n_heads != info->n_heads)
         add(out, ", %lld heads", (long long)layer->n_heads);
     if (layer->n_heads > 0 && layer->n_kv_heads != info->n_kv_heads)
@@ -218,7 +220,7 @@ static void print_layers(page *out, const hl_model *model)
                  find_layer(model, 1, n_layers, &layer, false) >= n_layers;
 
     add(out, "%lld of width %lld", (long long)n_layers, (long long)info->d_model);
-    if (alike && layer.window > 0) {
+    if (alike && (layer.window > 0 || layer.mixer[0] != '\0')) {
         add(out, ", ");
         add_layer(out, info, &layer);
     }

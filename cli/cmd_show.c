@@ -345,6 +345,35 @@ static void print_legend(const show_request *request, const char *column, double
     printf("\n");
 }
 
+static bool has_number(const double *values, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (isfinite(values[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Lists the layers that do not attend, "0-2, 4-6". */
+static void print_other_layers(const double *grid, int64_t n_layers, int64_t n_heads)
+{
+    int64_t n_named = 0;
+
+    for (int64_t layer = 0, end; layer < n_layers; layer = end) {
+        for (end = layer; end < n_layers && !has_number(grid + end * n_heads, n_heads);)
+            end++;
+        if (end == layer) {
+            end++;
+            continue;
+        }
+        printf("%s%lld", n_named++ == 0 ? "no attention in layers " : ", ", (long long)layer);
+        if (end > layer + 1)
+            printf("-%lld", (long long)end - 1);
+    }
+    if (n_named > 0)
+        printf("\n");
+}
+
 static hl_status print_heatmap(const show_request *request, const hl_sheet *heads,
                                const char *column)
 {
@@ -366,6 +395,8 @@ static hl_status print_heatmap(const show_request *request, const hl_sheet *head
     heatmap_layout layout = heatmap_choose(n_layers, n_heads, PAGE_WIDTH, request->depth);
     print_legend(request, column, map.top, layout);
     heatmap_print(&map, layout);
+    if (!isnan(most))
+        print_other_layers(grid, n_layers, n_heads);
     printf("\n");
     return HL_OK;
 }

@@ -35,6 +35,7 @@ enum {
     command(draw, "draw a profile as SVG, PNG or PDF")                                             \
     command(eval, "score texts: perplexity, bits per byte, KL from a reference")                   \
     command(generate, "generate text, colored by the entropy of attention")                        \
+    command(head, "print all that is known of one head, with examples")                            \
     command(info, "describe a model: family, shape, types, memory")                                \
     command(judge, "test whether the entropy of generated text predicts errors")                   \
     command(lens, "show what a model would predict after each layer")                              \
@@ -49,6 +50,7 @@ enum {
     command(sweep, "measure what disabling heads costs, for every ranker")                         \
     command(tokenize, "print the tokens of a text, or the text of tokens")                         \
     command(tokens, "show which token of a prompt looks at which")                                 \
+    command(try, "find a model, measure it, and open its live page in a browser")                  \
     command(verify, "run golden cases and models on every back end")                               \
     command(watch, "measure checkpoints as they appear, and raise alarms")
 /* clang-format on */

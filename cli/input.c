@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "held.h"
@@ -219,4 +220,34 @@ void hl_input_documents_free(hl_input_documents *documents)
     json_decref(documents->lines);
     hl_input_free(&documents->input);
     *documents = (hl_input_documents){ 0 };
+}
+
+/* --------------------------------------------------------------- bundled models */
+
+const char *hl_bundled_models(char out[PATH_MAX])
+{
+    static const char *const places[] = { "models", "share/headlight/models" };
+    char                     program[PATH_MAX];
+    struct stat              found;
+
+    if (stat("models/demo/config.json", &found) == 0)
+        return "models";
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0)
+        return NULL;
+    program[length] = '\0';
+    for (int up = 0; up < 2; up++) { /* removes the program's name, then its folder's */
+        char *slash = strrchr(program, '/');
+        if (slash == NULL)
+            return NULL;
+        *slash = '\0';
+    }
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int n_bytes = snprintf(out, PATH_MAX, "%s/%s/demo/config.json", program, places[i]);
+        if (n_bytes < PATH_MAX && stat(out, &found) == 0) {
+            out[n_bytes - (int)strlen("/demo/config.json")] = '\0';
+            return out;
+        }
+    }
+    return NULL;
 }

@@ -2,6 +2,7 @@
 #ifndef HL_CLI_INPUT_H
 #define HL_CLI_INPUT_H
 
+#include <limits.h>
 #include <stddef.h>
 
 typedef struct hl_input {
@@ -18,6 +19,10 @@ int hl_input_read(hl_input *out, const char *path, const char *command);
  * the end of the input. */
 int  hl_input_read_line(hl_input *line, const char *command);
 void hl_input_free(hl_input *input);
+
+/* Finds the folder of the bundled models and texts: below the current folder or, relative to the
+ * program, in its source tree or in share/ of an installation.  NULL: not found. */
+const char *hl_bundled_models(char out[PATH_MAX]);
 
 /* ------------------------------------------------------------------- documents */
 

@@ -18,6 +18,11 @@ static void check_layer(const hl_config *config, int64_t index)
     PROMISE(layer->n_heads == 0 || layer->n_heads % layer->n_kv_heads == 0);
     PROMISE(layer->d_mlp >= 0 && layer->n_experts >= 0);
     PROMISE(isfinite(layer->attn_scale) && layer->attn_scale != 0.0);
+    PROMISE(config->is_encoder || layer->n_heads == 0 ||
+            (config->layers[layer->kv_layer].d_head == layer->d_head &&
+             config->layers[layer->kv_layer].n_kv_heads == layer->n_kv_heads));
+    PROMISE(config->latent.d_latent == 0 || layer->n_heads == 0 ||
+            layer->d_head == config->latent.d_value);
     PROMISE(!layer->is_local || (layer->window_left >= 0 && layer->window_right >= 0));
     PROMISE(layer->rope == HL_ROPE_NONE || config->ropes[layer->rope].n_dims >= 2);
     for (hl_role role = HL_FIRST_LAYER_ROLE; role < HL_N_ROLES; role++) {
@@ -35,7 +40,8 @@ static void check_ropes(const hl_config *config)
 
     for (int i = HL_ROPE_MAIN; i < HL_N_ROPES; i++) {
         const hl_rope *rope = &config->ropes[i];
-        PROMISE(rope->n_dims >= 0 && rope->n_dims <= config->d_head && rope->n_dims % 2 == 0);
+        PROMISE(rope->n_dims >= 0 && rope->n_dims % 2 == 0);
+        PROMISE(rope->n_dims <= config->d_head || config->latent.d_latent > 0);
         if (rope->n_dims > 0)
             hl_rope_frequencies(frequencies, rope, config->n_ctx + 1);
     }

@@ -6,6 +6,7 @@
  * floats, processed by the CPU's kernels one row at a time, and rounded once when they are stored.
  * Every program that is linked with this file can open it by name. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -624,6 +625,52 @@ static hl_status host_activate(hl_device *device, const hl_device_activate *acti
         return status;
     for (int64_t row = 0; row < activate->n_rows; row++)
         activate_row(device, activate, device->values, row);
+    return HL_OK;
+}
+
+static int larger_first(const void *a, const void *b)
+{
+    const float *x = a, *y = b; /* score, then key */
+
+    if (x[0] != y[0])
+        return x[0] < y[0] ? 1 : -1;
+    return (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+static hl_status host_select(hl_device *device, const hl_device_select *s)
+{
+    int64_t width = s->n_heads * s->d_head;
+
+    HL_NEED(make_rows(device, width + s->d_head + 2 * s->n_keys));
+    for (int64_t row = 0; row < count_rows(&s->places); row++) {
+        int64_t sequence = s->places.sequences[row / s->places.batch_rows];
+        int64_t n        = position_of(&s->places, row) + 1;
+        float  *q = device->values, *k = q + width, *pairs = k + s->d_head;
+
+        if (!counts(&s->places, row))
+            continue;
+        host_load(q, s->q, s->dtype, row * width, width);
+        for (int64_t key = 0; key < n; key++) {
+            double sum = 0.0;
+
+            host_load(k, s->keys, s->cache_dtype, (sequence * s->n_ctx + key) * s->d_head,
+                      s->d_head);
+            for (int64_t head = 0; head < s->n_heads; head++) {
+                double product = 0.0;
+
+                for (int64_t i = 0; i < s->d_head; i++)
+                    product += (double)q[head * s->d_head + i] * (double)k[i];
+                sum += (double)s->weight[row * s->n_heads + head] * fmax(product, 0.0);
+            }
+            pairs[2 * key]     = (float)sum;
+            pairs[2 * key + 1] = (float)key;
+        }
+        qsort(pairs, (size_t)n, 2 * sizeof *pairs, larger_first);
+        for (int64_t key = 0; key < s->n_keys; key++)
+            s->out[row * s->n_keys + key] = -INFINITY;
+        for (int64_t i = 0; i < n && i < s->n_top; i++)
+            s->out[row * s->n_keys + (int64_t)pairs[2 * i + 1]] = 0.0f;
+    }
     return HL_OK;
 }
 
@@ -1464,6 +1511,7 @@ static const hl_device_ops host_table = {
     .angles        = host_angles,
     .heads         = host_heads,
     .activate      = host_activate,
+    .select        = host_select,
     .gate_heads    = host_gate_heads,
     .copy_rows     = host_copy_rows,
     .conv          = host_conv,

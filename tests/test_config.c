@@ -522,6 +522,47 @@ static void quantized_weights_are_refused_by_name(void **state)
     hl_config_free(config);
 }
 
+#define LATENT_OF(latent, rope)                                                                    \
+    ", \"kv_lora_rank\": " latent ", \"qk_rope_head_dim\": " rope                                  \
+    ", \"qk_nope_head_dim\": 8, \"v_head_dim\": 8"
+#define LATENT LATENT_OF("32", "8")
+#define GEMMA4                                                                                     \
+    ", \"head_dim\": 8, \"layer_types\": [\"sliding_attention\", \"full_attention\", "             \
+    "\"sliding_attention\", \"full_attention\"]"
+
+static void hostile_latents_and_layers_are_refused(void **state)
+{
+    (void)state;
+    refuse(MODEL("deepseek_v3", ""), HL_BAD_INPUT, "'kv_lora_rank' is missing");
+    refuse(MODEL("deepseek_v3", LATENT_OF("576", "8")), HL_LIMIT,
+           "latent keys of 576 and 8 dimensions, at most 576 together");
+    refuse(MODEL("deepseek_v3", LATENT_OF("32", "7")), HL_BAD_INPUT,
+           "rope turns 7 of 8 dimensions");
+    refuse(MODEL("deepseek_v3", LATENT ", \"per_layer_config\": {\"1\": {\"head_dim\": 4}}"),
+           HL_BAD_INPUT, "layer 1 has 4 KV heads of 4 dimensions, wanted 4 of 8");
+    refuse(MODEL("deepseek_v2", LATENT ", \"topk_method\": \"noaux\""), HL_UNSUPPORTED,
+           "'topk_method' is 'noaux', wanted greedy or group_limited_greedy");
+    refuse(MODEL("deepseek_v32", LATENT ", \"q_lora_rank\": 16, \"index_head_dim\": 4"),
+           HL_BAD_INPUT, "an indexer with 64 heads of 4 dimensions, from queries of rank 16");
+    refuse(MODEL("deepseek_v32", LATENT ", \"index_topk\": 0"), HL_BAD_INPUT, "'index_topk' is 0");
+    refuse(MODEL("gemma4_text", GEMMA4 ", \"num_kv_shared_layers\": 4"), HL_BAD_INPUT,
+           "4 of 4 layers use the keys of others");
+    refuse(MODEL("gemma4_text", GEMMA4 ", \"num_kv_shared_layers\": 3"), HL_BAD_INPUT,
+           "layer 1 has no earlier layer of its kind with keys");
+    refuse(MODEL("gemma4_text", GEMMA4 ", \"num_kv_shared_layers\": 2, \"per_layer_config\": "
+                                       "{\"2\": {\"num_key_value_heads\": 1}}"),
+           HL_BAD_INPUT, "layer 2 has 1 KV heads of 8 dimensions and uses those of layer 0");
+    refuse(MODEL("gemma4_text", GEMMA4 ", \"hidden_size_per_layer_input\": 4, "
+                                       "\"vocab_size_per_layer_input\": 3"),
+           HL_BAD_INPUT, "'vocab_size_per_layer_input' is 3");
+    refuse(MODEL("llama4_text", ", \"moe_layers\": [4]"), HL_BAD_INPUT,
+           "'moe_layers' [0] is not a layer, 0 to 3");
+    refuse(MODEL("phimoe", ", \"router_jitter_noise\": -1"), HL_BAD_INPUT,
+           "'router_jitter_noise' is -1, wanted 0 or more");
+    refuse(MODEL("phimoe", ", \"num_experts_per_tok\": 3"), HL_UNSUPPORTED,
+           "this router chooses 2 experts, not 3");
+}
+
 static void families_are_found_by_every_name(void **state)
 {
     const hl_family *family = NULL;
@@ -542,6 +583,132 @@ static void families_are_found_by_every_name(void **state)
     assert_null(hl_family_named("mamba"));
 }
 
+/* ------------------------------------------------------------------- hybrids */
+
+/* A description of two layers of width 64 with four heads, and what is added. */
+#define HYBRID(type, more)                                                                         \
+    "{\"model_type\": \"" type "\", \"num_hidden_layers\": 2, \"hidden_size\": 64, "               \
+    "\"num_attention_heads\": 4, \"vocab_size\": 100" more "}"
+#define TWO_LAYERS "\"layer_types\": [\"linear_attention\", \"full_attention\"]"
+
+static void impossible_mixers_are_refused(void **state)
+{
+    (void)state;
+    /* Groups, heads and widths that do not divide each other, and sizes beyond every limit. */
+    refuse(HYBRID("qwen3_5", ", \"linear_num_key_heads\": 0"), HL_BAD_INPUT,
+           "'linear_num_key_heads' is 0, wanted 1 to");
+    refuse(HYBRID("qwen3_5", ", " TWO_LAYERS ", \"linear_num_key_heads\": 3"), HL_BAD_INPUT,
+           "32 heads of a gated delta rule in 3 groups, wanted a divisor");
+    refuse(HYBRID("qwen3_5", ", \"linear_key_head_dim\": 1000"), HL_BAD_INPUT,
+           "'linear_key_head_dim' is 1000, wanted 1 to 256");
+    refuse(HYBRID("qwen3_5", ", \"linear_conv_kernel_dim\": 9"), HL_BAD_INPUT,
+           "'linear_conv_kernel_dim' is 9, wanted 1 to 8");
+    refuse(HYBRID("qwen3_5",
+                  ", " TWO_LAYERS
+                  ", \"linear_value_head_dim\": 1048576, \"linear_num_value_heads\": 4096"),
+           HL_BAD_INPUT, "inner width of the layers with a gated delta rule is 4294967296");
+    refuse(HYBRID("qwen3_5", ", \"full_attention_interval\": 0"), HL_BAD_INPUT,
+           "'full_attention_interval' is 0, wanted 1 to");
+    refuse(HYBRID("qwen3_5", ", \"full_attention_interval\": 5"), HL_BAD_INPUT,
+           "no layer has an attention head");
+    refuse(HYBRID("qwen3_5", ", \"layer_types\": [\"linear_attention\"]"), HL_BAD_INPUT,
+           "'layer_types' has 1 entries, wanted 2");
+    refuse(HYBRID("qwen3_5", ", \"layer_types\": [\"retention\", \"full_attention\"]"),
+           HL_UNSUPPORTED, "'layer_types' [0] is 'retention'");
+    refuse(HYBRID("qwen3_next", ", " TWO_LAYERS ", \"num_experts\": 4, \"num_experts_per_tok\": 9"),
+           HL_BAD_INPUT, "a token uses 9 experts of 4");
+    refuse(HYBRID("bamba", ", \"attn_layer_indices\": [2]"), HL_BAD_INPUT,
+           "'attn_layer_indices' [0] is not a layer, 0 to 1");
+    refuse(HYBRID("bamba", ", \"attn_layer_indices\": [\"1\"]"), HL_BAD_INPUT,
+           "'attn_layer_indices' [0] is not a layer");
+    refuse(HYBRID("bamba", ", \"mamba_n_heads\": 5"), HL_BAD_INPUT,
+           "Mamba's width of 128 is not divisible by its 5 heads");
+    refuse(HYBRID("bamba", ", \"mamba_n_heads\": 8, \"mamba_d_head\": 12"), HL_BAD_INPUT,
+           "8 heads of 12, and Mamba's width is 128");
+    refuse(HYBRID("bamba", ", \"mamba_expand\": 65"), HL_BAD_INPUT, "'mamba_expand' is 65");
+    refuse(HYBRID("bamba", ", \"mamba_n_heads\": 8, \"time_step_limit\": [0.1]"), HL_BAD_INPUT,
+           "'time_step_limit' has 1 entries, wanted 2");
+    refuse(HYBRID("bamba", ", \"mamba_n_heads\": 8, \"time_step_limit\": [0.1, \"much\"]"),
+           HL_BAD_INPUT, "'time_step_limit' has an entry that is not a number");
+    refuse(HYBRID("bamba", ", \"mamba_n_heads\": 8, \"time_step_limit\": [0.0, 0.0]"), HL_BAD_INPUT,
+           "'time_step_limit' ends at 0, wanted more than 0");
+    refuse(HYBRID("bamba", ", \"mamba_n_heads\": 8, \"time_step_limit\": [0.5, 0.1], "
+                           "\"attn_layer_indices\": [1]"),
+           HL_BAD_INPUT, "time steps from 0.5 to 0.1");
+    refuse(HYBRID("falcon_h1", ", \"mamba_d_ssm\": 64, \"mamba_n_heads\": 8, "
+                               "\"ssm_multipliers\": [1, 1, 0, 1, 1]"),
+           HL_BAD_INPUT, "'ssm_multipliers' [2] is 0, wanted another number than 0");
+    refuse(HYBRID("falcon_h1", ", \"mamba_d_ssm\": 64, \"mamba_n_heads\": 8, "
+                               "\"ssm_multipliers\": [1, 1]"),
+           HL_BAD_INPUT, "'ssm_multipliers' has 2 entries, wanted 5");
+    refuse(HYBRID("falcon_h1", ", \"mamba_d_ssm\": 64, \"mamba_n_heads\": 8, "
+                               "\"ssm_in_multiplier\": -1"),
+           HL_BAD_INPUT, "the multiplier of the mixer's input is -1, wanted more than 0");
+    refuse(HYBRID("nemotron_h", ", \"hybrid_override_pattern\": \"M?\""), HL_UNSUPPORTED,
+           "layer 1 is neither mamba, attention, mlp nor moe");
+    refuse(HYBRID("nemotron_h", ", \"hybrid_override_pattern\": \"\""), HL_BAD_INPUT,
+           "'hybrid_override_pattern' has 0 entries, wanted 1 to");
+    refuse(HYBRID("nemotron_h", ", \"layers_block_type\": 7"), HL_BAD_INPUT,
+           "'layers_block_type' is an integer, wanted a list or a string");
+    refuse(HYBRID("nemotron_h", ", \"moe_latent_size\": 16"), HL_UNSUPPORTED,
+           "'moe_latent_size' is 16: experts that work on a projection");
+    refuse(HYBRID("nemotron_h", ", \"mamba_hidden_act\": \"gelu\""), HL_UNSUPPORTED,
+           "'mamba_hidden_act' is 'gelu', wanted silu");
+    refuse(HYBRID("jamba", ", \"attn_layer_period\": 2, \"attn_layer_offset\": 2"), HL_BAD_INPUT,
+           "'attn_layer_offset' is 2, wanted 0 to 1");
+    refuse(HYBRID("jamba", ", \"mamba_dt_rank\": 0"), HL_BAD_INPUT, "'mamba_dt_rank' is 0");
+    refuse(HYBRID("granitemoehybrid", ", " TWO_LAYERS ", \"num_local_experts\": 4, "
+                                      "\"num_experts_per_tok\": 5, \"mamba_n_heads\": 8"),
+           HL_BAD_INPUT, "a token uses 5 experts of 4");
+}
+
+static hl_config *parse_hybrid(const char *text)
+{
+    hl_config *config = NULL;
+
+    assert_ok(hl_config_parse(&config, text, strlen(text), "config.json"));
+    return config;
+}
+
+/* Spellings of released files: patterns of letters, old words, Infinity as Python writes it. */
+static void hybrids_have_several_spellings(void **state)
+{
+    hl_config *config = parse_hybrid(
+        HYBRID("nemotron_h", ", \"hybrid_override_pattern\": \"M-*E\", \"head_dim\": 16, "
+                             "\"num_key_value_heads\": 2, \"time_step_limit\": [0.0, Infinity]"));
+    (void)state;
+
+    assert_int_equal(config->n_layers, 4); /* the pattern counts, not num_hidden_layers */
+    assert_int_equal(config->layers[0].mixer, HL_MIXER_MAMBA2);
+    assert_true(config->layers[0].n_heads == 0 && config->layers[0].d_mlp == 0);
+    assert_true(config->layers[1].d_mlp > 0 && config->layers[1].n_experts == 0);
+    assert_true(config->layers[2].n_heads == 4 && config->layers[2].mixer == HL_MIXER_NONE);
+    assert_true(config->layers[3].n_experts == 8 && config->layers[3].n_heads == 0);
+    hl_config_free(config);
+
+    config =
+        parse_hybrid(HYBRID("bamba", ", \"attn_layer_indices\": [1], \"mamba_n_heads\": 8, "
+                                     "\"mamba_d_head\": \"auto\", "
+                                     "\"time_step_limit\": [0.01, {\"__float__\": \"Infinity\"}]"));
+    assert_int_equal(config->mixer.d_head, 16);
+    assert_true(isinf(config->mixer.dt_high) && config->mixer.dt_low == 0.01);
+    assert_int_equal(config->ropes[HL_ROPE_MAIN].n_dims, 8);
+    hl_config_free(config);
+
+    config = parse_hybrid(HYBRID(
+        "granitemoehybrid", ", \"layer_types\": [\"mamba\", \"attention\"], \"mamba_n_heads\": 8, "
+                            "\"num_local_experts\": 0, \"shared_intermediate_size\": 96"));
+    assert_int_equal(config->position, HL_POSITION_NONE);
+    assert_int_equal(config->layers[0].mixer, HL_MIXER_MAMBA2);
+    assert_true(config->layers[1].d_mlp == 96 && config->layers[1].n_experts == 0);
+    hl_config_free(config);
+
+    config = parse_hybrid(HYBRID("qwen3_next", ", \"full_attention_interval\": 2"));
+    assert_true(config->layers[0].mixer == HL_MIXER_DELTA && config->layers[1].n_heads == 4);
+    assert_int_equal(config->ropes[HL_ROPE_MAIN].n_dims, 64);
+    hl_config_free(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -556,9 +723,12 @@ int main(void)
         cmocka_unit_test(unknown_families_are_told_the_nearest),
         cmocka_unit_test(missing_and_wrong_values_are_named),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
+        cmocka_unit_test(hostile_latents_and_layers_are_refused),
         cmocka_unit_test(bad_rope_parameters_are_refused),
         cmocka_unit_test(quantized_weights_are_refused_by_name),
         cmocka_unit_test(families_are_found_by_every_name),
+        cmocka_unit_test(impossible_mixers_are_refused),
+        cmocka_unit_test(hybrids_have_several_spellings),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);
 }

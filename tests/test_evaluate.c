@@ -8,7 +8,8 @@
 #include "model/sample.h"
 #include "prune/evaluate.h"
 
-#define LLAMA "tests/data/families/llama3"
+#define LLAMA  "tests/data/families/llama3"
+#define HYBRID "tests/data/hybrids/falcon_h1" /* 3 layers of attention and Mamba-2 */
 
 enum { N_DOCUMENTS = 2, MAX_TOKENS = 40, CONTEXT = 8, N_VARIED = 3 };
 
@@ -17,7 +18,7 @@ static const int64_t lengths[N_DOCUMENTS] = { 37, 17 };
 
 static int64_t token_at(int64_t document, int64_t i)
 {
-    return (int64_t)(hl_random_unit((uint64_t)document + 5, (uint64_t)i) * 256);
+    return (int64_t)(hl_random_unit((uint64_t)document + 5, (uint64_t)i) * 150);
 }
 
 static hl_corpus *open_documents(const hl_model *model, const char *folder, const int64_t *n_tokens,
@@ -71,9 +72,9 @@ typedef struct subset_test {
     int64_t     n;
 } subset_test;
 
-static subset_test open_subsets(void)
+static subset_test open_subsets(const char *path)
 {
-    subset_test t = { .folder = new_folder(), .model = open_model(LLAMA) };
+    subset_test t = { .folder = new_folder(), .model = open_model(path) };
 
     t.corpus = open_corpus(t.model, t.folder);
     t.gates  = all_subsets(t.model, &t.n);
@@ -121,11 +122,10 @@ static hl_evaluation *evaluate(const hl_model *model, const hl_corpus *corpus, c
 
 /* --------------------------------------------------------------------- equal bits */
 
-static void all_subsets_are_as_alone(void **state)
+static void check_subsets(const char *path)
 {
-    subset_test t      = open_subsets();
+    subset_test t      = open_subsets(path);
     int64_t     stride = hl_model_get_info(t.model)->n_layers * hl_model_get_info(t.model)->n_heads;
-    (void)state;
 
     for (int64_t n_batch = 1; n_batch <= 3; n_batch += 2) {
         hl_evaluation *found = evaluate(t.model, t.corpus, t.gates, t.n, n_batch, 0);
@@ -144,6 +144,19 @@ static void all_subsets_are_as_alone(void **state)
         hl_evaluation_free(found);
     }
     close_subsets(&t);
+}
+
+static void all_subsets_are_as_alone(void **state)
+{
+    (void)state;
+    check_subsets(LLAMA);
+}
+
+/* States, too, are those of a window's own text and gates. */
+static void all_subsets_of_a_hybrid_are_as_alone(void **state)
+{
+    (void)state;
+    check_subsets(HYBRID);
 }
 
 /* Without options, a text is one window of up to HL_DEFAULT_CTX tokens for both, for a model
@@ -185,7 +198,7 @@ static void defaults_are_those_of_perplexity(void **state)
 /* Layer 0 has 8 settings, each run once; layer 1 has 8 for each of these. */
 static void no_layer_is_run_twice(void **state)
 {
-    subset_test t = open_subsets();
+    subset_test t = open_subsets(LLAMA);
     (void)state;
 
     hl_evaluation *found = evaluate(t.model, t.corpus, t.gates, t.n, 1, 0);
@@ -410,7 +423,7 @@ static void what_cannot_be_is_refused(void **state)
 /* A device's results are those of the CPU, except for rounding. */
 static void a_device_says_the_same(void **state)
 {
-    subset_test t = open_subsets();
+    subset_test t = open_subsets(LLAMA);
     (void)state;
 
     hl_evaluation *wanted = evaluate(t.model, t.corpus, t.gates, t.n, 3, 0);
@@ -438,7 +451,7 @@ static void a_device_says_the_same(void **state)
 static void a_device_chooses_its_batch(void **state)
 {
     enum { N = 4 };
-    subset_test t = open_subsets();
+    subset_test t = open_subsets(LLAMA);
     (void)state;
 
     assert_ok(select_device("host"));
@@ -544,6 +557,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_subsets_are_as_alone),
+        cmocka_unit_test(all_subsets_of_a_hybrid_are_as_alone),
         cmocka_unit_test(defaults_are_those_of_perplexity),
         cmocka_unit_test(no_layer_is_run_twice),
         cmocka_unit_test(little_memory_changes_nothing_but_time),

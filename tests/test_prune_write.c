@@ -112,6 +112,48 @@ static void for_every_family(family_check check)
     remove_folder(folder);
 }
 
+/* The first group of every layer that attends, and one head more in the last of them if `ragged`. */
+static void choose_attending(choice *c, const hl_model *model, bool ragged)
+{
+    int64_t last = 0;
+
+    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
+        const hl_layer_config *at    = &model->config->layers[layer];
+        int64_t                group = at->n_heads > 0 ? at->n_heads / at->n_kv_heads : 0;
+
+        for (int64_t head = 0; head < group; head++)
+            choose(c, layer, head);
+        last = group > 0 ? layer : last;
+    }
+    if (ragged)
+        choose(c, last, model->config->layers[last].n_heads - 1);
+}
+
+/* Layers with a state stay as they are, and heads with a gate lose their part of it. */
+static void hybrids_compute_the_same_without_their_heads(void **state)
+{
+    static const char *const names[] = { "qwen3_5_vl", "falcon_h1", "jamba", "lfm2" };
+    char                     folder[64], from[128];
+    (void)state;
+
+    snprintf(folder, sizeof folder, "%s", new_folder());
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(from, sizeof from, "tests/data/hybrids/%s", names[i]);
+        hl_model *model = open_model(from);
+        for (int ragged = 0; ragged < 2; ragged++) {
+            choice c = { 0 };
+
+            choose_attending(&c, model, ragged != 0);
+            run wanted = run_gated(model, &c);
+            check_form(model, names[i], &c, &wanted, HL_PRUNE_MASKED, folder);
+            check_form(model, names[i], &c, &wanted, HL_PRUNE_COMPACT, folder);
+            free(wanted.values);
+        }
+        hl_model_close(model);
+    }
+    remove_folder(folder);
+}
+
 static void every_family_computes_the_same_without_its_heads(void **state)
 {
     (void)state;
@@ -524,6 +566,7 @@ static void a_full_disk_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hybrids_compute_the_same_without_their_heads),
         cmocka_unit_test(every_family_computes_the_same_without_its_heads),
         cmocka_unit_test(every_family_computes_what_transformers_does),
         cmocka_unit_test(no_heads_leave_the_bytes_as_they_are),

@@ -215,6 +215,34 @@ static void check_cells(const hl_prompt_maps *maps, int64_t map, const hl_token_
     assert_ptr_equal(cell, maps->cells + (map + 1) * maps->n_cells);
 }
 
+/* The first active row has the largest weight beside the first key of all rows that see 8 keys, and all
+ * active rows are true, in decreasing order and of different pairs of ids. */
+static void check_active(const hl_prompt_maps *maps, hl_head head, const hl_token_map *exact)
+{
+    const hl_active_row *active =
+        maps->active + (head.layer * maps->n_heads + head.head) * HL_ACTIVE_ROWS;
+    int64_t n    = maps->n_tokens;
+    double  most = 0.0;
+
+    for (int64_t row = 0; row < n; row++) {
+        for (int64_t key = 1; key < (maps->is_causal ? row + 1 : n); key++) {
+            if ((maps->is_causal ? row + 1 : n) >= 8)
+                most = fmax(most, (double)exact->attention[row * n + key]);
+        }
+    }
+    assert_close(most > 0.0 ? (double)active[0].attention : 0.0, most, 1e-6, exact->name);
+    for (int i = 0; i < HL_ACTIVE_ROWS && active[i].row >= 0; i++) {
+        assert_close((double)active[i].attention,
+                     (double)exact->attention[active[i].row * n + active[i].key], 1e-6,
+                     exact->name);
+        for (int before = 0; before < i; before++) {
+            assert_true(active[before].attention >= active[i].attention);
+            assert_false(maps->tokens[active[before].row].id == maps->tokens[active[i].row].id &&
+                         maps->tokens[active[before].key].id == maps->tokens[active[i].key].id);
+        }
+    }
+}
+
 /* Compares all heads with the floats of views, which are compared with transformers above; in
  * pieces, too. */
 static void check_maps(const char *folder, int64_t at_once)
@@ -234,6 +262,8 @@ static void check_maps(const char *folder, int64_t at_once)
 
         assert_ok(hl_token_view_new(&view, g.model, &g.prompt, &one));
         check_cells(maps, i, &view->maps[0]);
+        if (i > 0)
+            check_active(maps, maps->heads[i], &view->maps[0]);
         hl_token_view_free(view);
     }
     for (int64_t i = 0; i < info->n_layers * info->n_heads * n; i++) {

@@ -300,6 +300,29 @@ HL_API hl_status hl_summary_new(hl_summary **out, const hl_profile *profile,
 HL_API hl_status hl_summary_sentence(char **out, const hl_summary *summary, int64_t sentence);
 HL_API void      hl_summary_free(hl_summary *summary);
 
+/* -------------------------------------------------------------------- one head
+ *
+ * All that a profile holds of one head, beside the other heads.  Strings are literals; the tables
+ * belong to the card. */
+
+typedef struct hl_head_card {
+    int64_t     layer;
+    int64_t     head;
+    const char *type;         /* "induction" */
+    const char *rule;         /* what the rule of the type compares, in words */
+    double      value;        /* the number that it compares; NaN: no rule holds */
+    double      threshold;    /* with this */
+    bool        is_uncertain; /* other sampled rows could give another type */
+    hl_sheet   *numbers;      /* each number with its interval, and its rank from the lowest */
+    hl_sheet   *positions;    /* entropy by position, in powers of two */
+    hl_sheet   *similar;      /* the most similar heads of the layer */
+} hl_head_card;
+
+/* Returns HL_BAD_ARGUMENT for a head that the profile does not have. */
+HL_API hl_status hl_head_card_new(hl_head_card **out, const hl_profile *profile, int64_t layer,
+                                  int64_t head);
+HL_API void      hl_head_card_free(hl_head_card *card);
+
 /* Attention-locking during generation.  hl_find_locking takes two numbers per new token: entropy
  * (n_tokens), the normalized entropy, mean over heads; and change (n_tokens), the total
  * variation between the row and the previous one, mean over heads, NaN where it was not

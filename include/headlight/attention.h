@@ -25,9 +25,10 @@ extern "C" {
  *     j <= p + window_right                          if WINDOW_RIGHT.
  *
  * Its scores are s = scale * q.k, then softcap * tanh(s / softcap), then plus
- * alibi_slope * (j - p), then plus key_bias.  With a learned sink the softmax has one additional
- * outcome, with score sinks[head] and without a value.  A row that sees no key has lse and
- * max_logit -inf, argmax -1, and zero in every other output.  A row with a score of NaN or +inf has argmax -1 and
+ * alibi_slope * (j - p), then plus key_bias and row_bias.  With a learned sink the softmax has one
+ * additional outcome, with score sinks[head] and without a value.  A row that sees no key has lse
+ * and max_logit -inf, argmax -1, and zero in every other output.  A row with a score of NaN or +inf
+ * has argmax -1 and
  * NaN in the other outputs, with two exceptions: keys that it does not see keep probability 0, and
  * entropy_nosink is finite if only the first key's score was not. */
 
@@ -77,6 +78,7 @@ typedef struct hl_attention {
     const int64_t *key_length;   /* (n_batch); NULL: n_keys                 */
     const float   *alibi_slopes; /* (n_heads) */
     const float   *key_bias;     /* (n_heads, n_keys); -inf hides a key     */
+    const float   *row_bias;     /* (n_batch, n_queries, n_keys), for all heads; likewise */
     const float   *sinks;        /* (n_heads) learned sink logits           */
     const float   *gates;        /* (n_heads) multiply each head's output   */
 

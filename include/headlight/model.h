@@ -31,6 +31,10 @@ typedef struct hl_model hl_model;
  * .gguf file, or a .bin file of llama2.c.  Weights are mapped, not read: opening takes no longer
  * for a large model than for a small one. */
 HL_API hl_status hl_model_open(hl_model **out, const char *path);
+/* Finds a model on this machine: a path as it is, or the name of a model in the Hugging Face cache
+ * (OWNER/NAME, NAME), in Ollama's folder (NAME, NAME:TAG) or in LM Studio's (PUBLISHER/NAME, NAME).
+ * Nothing is downloaded.  Release *out, a path, with hl_free.  HL_NOT_FOUND: there is none. */
+HL_API hl_status hl_model_find(char **out, const char *name);
 HL_API void      hl_model_close(hl_model *model);
 
 /* A head of a model.  Where a call documents it, .head = -1 stands for all heads of the layer. */
@@ -91,13 +95,14 @@ typedef struct hl_model_info {
 HL_API const hl_model_info *hl_model_get_info(const hl_model *model);
 
 typedef struct hl_layer_info {
-    int64_t n_heads; /* 0: the layer has no attention */
-    int64_t n_kv_heads;
-    int64_t d_mlp; /* in a mixture of experts, the size of one expert; 0: no MLP */
-    int64_t n_experts;
-    int64_t window; /* largest number of keys that a row sees; 0: all */
-    bool    has_rope;
-    double  rope_base;
+    int64_t     n_heads; /* 0: the layer has no attention */
+    const char *mixer;   /* what it has instead of attention or beside it: "Mamba-2", ...; "" */
+    int64_t     n_kv_heads;
+    int64_t     d_mlp; /* in a mixture of experts, the size of one expert; 0: no MLP */
+    int64_t     n_experts;
+    int64_t     window; /* largest number of keys that a row sees; 0: all */
+    bool        has_rope;
+    double      rope_base;
 } hl_layer_info;
 
 /* Returns HL_BAD_ARGUMENT if the layer does not exist. */

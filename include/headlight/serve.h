@@ -3,8 +3,10 @@
 #ifndef HEADLIGHT_SERVE_H
 #define HEADLIGHT_SERVE_H
 
+#include "profile.h"
 #include "session.h"
 #include "tokenizer.h"
+#include "view.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,7 +56,11 @@ typedef struct hl_server_options {
                                        * 0: half of all that fit, or all if there is only one
                                        * token */
     double             request_seconds; /* time in which a request must arrive completely; 0: 30 */
-    double             stall_seconds;   /* time after which a client that does not read is
+    /* What the live page shows at once: a profile of the model, and a text with the rows in which
+     * each head is most active; NULL: the page begins with an empty prompt.  Borrowed. */
+    const hl_profile     *profile;
+    const hl_prompt_maps *maps;
+    double                stall_seconds; /* time after which a client that does not read is
                                          * disconnected; 0: 30 */
 } hl_server_options;
 

@@ -69,6 +69,10 @@ HL_API void      hl_evaluation_free(hl_evaluation *evaluation);
 /* Returns the sums over all windows; setting -1 is the reference model. */
 HL_API hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t setting);
 
+/* Returns the 95% interval of what a setting adds to the mean NLL, nats per token, over documents,
+ * or over windows if there are fewer than HL_MIN_UNITS documents. */
+HL_API hl_interval hl_evaluation_rise(const hl_evaluation *evaluation, int64_t setting);
+
 /* Computes the rise of the mean NLL with one head disabled: out (n_layers, n_heads), NaN for heads
  * that a layer lacks. */
 HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *corpus,

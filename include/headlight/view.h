@@ -90,6 +90,15 @@ HL_API void      hl_token_view_free(hl_token_view *view);
  *
  * with an error of at most 1/510 of the peak. */
 
+/* A row in which a head is active: it puts much on one token, which is not the first. */
+typedef struct hl_active_row {
+    int64_t row; /* the token that looks; -1: no such row */
+    int64_t key; /* the token that it looks at most, beside the first one */
+    float   attention;
+} hl_active_row;
+
+enum { HL_ACTIVE_ROWS = 3 };
+
 typedef struct hl_prompt_maps {
     char           family[HL_VIEW_NAME_BYTES];
     int64_t        n_layers;
@@ -105,6 +114,10 @@ typedef struct hl_prompt_maps {
     int64_t        n_cells; /* cells per map: n_tokens squared; if causal, row i has i + 1 cells */
     uint8_t       *cells;   /* (n_maps, n_cells) */
     float         *peaks;   /* (n_maps, n_tokens) the largest probability of each row */
+    /* (n_layers, n_heads, HL_ACTIVE_ROWS) the rows in which each head puts most on one token beside
+     * the first, the clearest first; each is of another pair of token ids, and sees 8 tokens or
+     * more.  Heads whose rows were not read have none. */
+    hl_active_row *active;
 } hl_prompt_maps;
 
 typedef struct hl_prompt_maps_options {

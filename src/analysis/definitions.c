@@ -110,6 +110,10 @@ static const hl_definition definitions[] = {
       "heads of the same layer whose rows are most similar: 1 − mean total variation over sampled "
       "rows",
       "twins", "Most similar heads", "1 − total variation" },
+    { "active",
+      "the rows of a text in which a head puts most on one token beside the first; each is of "
+      "another pair of words, and sees 8 tokens or more",
+      "active", "Most active", "" },
     { "cka", "of two heads: linear CKA of their outputs, which ignores rotation and scale", "cka",
       "CKA", "" },
     HEADING("HEAD TYPES: the first rule that holds"),

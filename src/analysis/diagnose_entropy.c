@@ -303,7 +303,7 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
         }
     }
     hl_text_addf(&e->finding, "range %.4f over %lld layers, standard error per layer %.4f",
-                 shape->range, (long long)hl_profile_n_layers(e->profile), shape->error);
+                 shape->range, (long long)shape->n_measured, shape->error);
     if (shape->minimum >= 0)
         hl_text_addf(&e->finding, "; lowest in layer %lld", (long long)shape->minimum);
     hl_text_addf(&e->finding, "; shape: %s", hl_shape_name(shape->kind));

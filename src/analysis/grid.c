@@ -324,6 +324,18 @@ static void find_range(hl_layer_shape *shape, const double *means, int64_t n_lay
     shape->depth = lowest < 0 ? NAN : n_layers > 1 ? (double)lowest / (double)(n_layers - 1) : 0.0;
 }
 
+/* Copies the means of the layers that attend and returns their number. */
+static int64_t take_measured(double *out, const double *means, int64_t n_layers)
+{
+    int64_t n = 0;
+
+    for (int64_t layer = 0; layer < n_layers; layer++) {
+        if (!isnan(means[layer]))
+            out[n++] = means[layer];
+    }
+    return n;
+}
+
 /* Computes the means of the first, the middle and the last third of the layers. */
 static void find_thirds(hl_layer_shape *shape, const double *means, int64_t n_layers)
 {
@@ -388,9 +400,9 @@ static hl_status find_shape(hl_layer_profile *layers, double flat_errors, double
 {
     int64_t          n_layers = layers->n_layers;
     hl_layer_shape  *shape    = &layers->shape;
-    HL_FREED double *work     = NULL; /* (2, n_layers): depths, squared errors */
+    HL_FREED double *work     = NULL; /* (3, n_layers): depths, squared errors, measured means */
 
-    HL_NEED(HL_ALLOC(&work, 2 * (size_t)n_layers));
+    HL_NEED(HL_ALLOC(&work, 3 * (size_t)n_layers));
     for (int64_t layer = 0; layer < n_layers; layer++) {
         work[layer]            = n_layers > 1 ? (double)layer / (double)(n_layers - 1) : 0.0;
         work[n_layers + layer] = layers->errors[layer] * layers->errors[layer];
@@ -399,7 +411,8 @@ static hl_status find_shape(hl_layer_profile *layers, double flat_errors, double
     shape->error     = sqrt(hl_mean(work + n_layers, n_layers));
     shape->curvature = hl_fit_parabola(work, layers->means, n_layers).quadratic;
     HL_NEED(hl_spearman(&shape->spearman, work, layers->means, n_layers));
-    find_thirds(shape, layers->means, n_layers);
+    shape->n_measured = take_measured(work + 2 * n_layers, layers->means, n_layers);
+    find_thirds(shape, work + 2 * n_layers, shape->n_measured);
     /* A profile of one layer is not called flat. */
     shape->flat = n_layers > 1 && shape->range < least;
     shape->kind = n_layers > 1 ? kind_of(shape, least, flat_errors) : HL_SHAPE_UNKNOWN;

@@ -114,20 +114,22 @@ typedef enum hl_shape_kind {
 } hl_shape_kind;
 
 typedef struct hl_layer_shape {
-    double        range;   /* highest mean - lowest mean */
-    double        error;   /* a layer mean's standard error, root mean square over layers; NaN with
+    double        range; /* highest mean - lowest mean */
+    double        error; /* a layer mean's standard error, root mean square over layers; NaN with
                         * fewer than HL_MIN_UNITS */
-    int64_t       minimum; /* the lowest layer; -1: none was measured */
-    double        depth;   /* depth of the minimum: 0 is the first layer, 1 the last */
-    double        curvature; /* c of a + b x + c x^2, with the depth x from 0 to 1; positive if the
+    int64_t       n_measured; /* number of layers that attend */
+    int64_t       minimum;    /* the lowest layer; -1: none was measured */
+    double        depth;      /* depth of the minimum: 0 is the first layer, 1 the last */
+    double        curvature;  /* c of a + b x + c x^2, with the depth x from 0 to 1; positive if the
                               * middle is lowest */
-    double        spearman;  /* rank correlation of mean and depth */
-    bool          flat;      /* the range is too small to matter */
+    double        spearman;   /* rank correlation of mean and depth */
+    bool          flat;       /* the range is too small to matter */
     hl_shape_kind kind;
-    double        thirds[3]; /* means of the first, middle and last third of the layers; with fewer
+    double        thirds
+        [3]; /* means of the first, middle and last third of the layers that attend; with fewer
                               * than three layers the middle is NaN */
-    double        change;    /* last third - first third; below 0: later layers are more focused */
-    double        change_errors; /* change in standard errors; NaN: not tested */
+    double change;        /* last third - first third; below 0: later layers are more focused */
+    double change_errors; /* change in standard errors; NaN: not tested */
 } hl_layer_shape;
 
 typedef struct hl_layer_profile {

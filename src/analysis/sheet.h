@@ -7,6 +7,7 @@
 
 HL_CLOSES(hl_sheet_free, hl_sheet)
 HL_CLOSES(hl_comparison_free, hl_comparison)
+HL_CLOSES(hl_head_card_free, hl_head_card)
 
 /* Add several neighboring cells of one type. */
 #define hl_sheet_put_ints(table, ...)                                                              \

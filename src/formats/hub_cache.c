@@ -1,6 +1,6 @@
 /* hub_cache.c - finds models by name in the Hugging Face cache.
  *
- *     CACHE/models--OWNER--NAME/snapshots/COMMIT/config.json
+ *     CACHE/models--OWNER--NAME/snapshots/COMMIT/config.json, or .../NAME.gguf
  *
  * A user who writes "gpt2" instead of a path means the model of that name.  Nothing is opened here:
  * a message says where the cache has it. */
@@ -58,10 +58,34 @@ static bool is_cached_as(const char *entry, const char *asked)
            strcmp(entry + n_owner + 2, slash + 1) == 0;
 }
 
-/* Finds the first snapshot, by name, that has a config.json; false if there is none. */
+/* The model in a snapshot: the folder if it has a config.json, else its first GGUF file. */
+static bool model_of_snapshot(char out[PATH_MAX], const char *folder)
+{
+    char        config[PATH_MAX];
+    const char *best = NULL;
+    char        name[NAME_MAX + 1];
+
+    if (snprintf(config, sizeof config, "%s/config.json", folder) < PATH_MAX &&
+        access(config, F_OK) == 0)
+        return snprintf(out, PATH_MAX, "%s", folder) < PATH_MAX;
+    DIR *directory = hl_sys_opendir(folder);
+    for (const struct dirent *found; directory != NULL && (found = readdir(directory)) != NULL;) {
+        if (!hl_ends_with(found->d_name, ".gguf") || strstr(found->d_name, "mmproj") != NULL ||
+            (best != NULL && strcmp(found->d_name, name) >= 0))
+            continue;
+        snprintf(name, sizeof name, "%s", found->d_name);
+        best = name;
+    }
+    if (directory != NULL)
+        closedir(directory);
+    return best != NULL && snprintf(out, PATH_MAX, "%s/%s", folder, best) < PATH_MAX;
+}
+
+/* Finds the first snapshot, by name, that has a config.json; false if there is none.  Snapshots of
+ * GGUF files have none: then it is the first such file. */
 static bool find_snapshot(char out[PATH_MAX], const char *cache, const char *entry)
 {
-    char snapshots[PATH_MAX], best[256] = "";
+    char snapshots[PATH_MAX], best[PATH_MAX] = "";
 
     if (snprintf(snapshots, sizeof snapshots, "%s/%s/snapshots", cache, entry) >= PATH_MAX)
         return false;
@@ -69,15 +93,15 @@ static bool find_snapshot(char out[PATH_MAX], const char *cache, const char *ent
     if (directory == NULL)
         return false;
     for (const struct dirent *found; (found = readdir(directory)) != NULL;) {
-        char config[PATH_MAX];
-        int  n = snprintf(config, sizeof config, "%s/%s/config.json", snapshots, found->d_name);
+        char model[PATH_MAX], folder[PATH_MAX];
+        int  n = snprintf(folder, sizeof folder, "%s/%s", snapshots, found->d_name);
 
-        if (found->d_name[0] != '.' && n < PATH_MAX && access(config, F_OK) == 0 &&
-            (best[0] == '\0' || strcmp(found->d_name, best) < 0))
-            snprintf(best, sizeof best, "%s", found->d_name);
+        if (found->d_name[0] != '.' && n < PATH_MAX && model_of_snapshot(model, folder) &&
+            (best[0] == '\0' || strcmp(model, best) < 0))
+            snprintf(best, sizeof best, "%s", model);
     }
     closedir(directory);
-    return best[0] != '\0' && snprintf(out, PATH_MAX, "%s/%s", snapshots, best) < PATH_MAX;
+    return best[0] != '\0' && snprintf(out, PATH_MAX, "%s", best) < PATH_MAX;
 }
 
 /* Whether the text looks like a name on Hugging Face, NAME or OWNER/NAME, and not like a path. */
@@ -94,24 +118,32 @@ static bool is_model_name(const char *path)
            (slash == NULL || (strchr(slash + 1, '/') == NULL && slash[1] != '\0'));
 }
 
+bool hl_hub_find(char *out, const char *name)
+{
+    char cache[PATH_MAX];
+    bool is_cached = false;
+
+    if (!is_model_name(name) || !find_cache(cache))
+        return false;
+    DIR *directory = hl_sys_opendir(cache);
+    for (const struct dirent *entry;
+         directory != NULL && !is_cached && (entry = readdir(directory)) != NULL;)
+        is_cached = is_cached_as(entry->d_name, name) && find_snapshot(out, cache, entry->d_name);
+    if (directory != NULL)
+        closedir(directory);
+    return is_cached;
+}
+
 hl_status hl_foreign_explain_missing(const char *path)
 {
     char cache[PATH_MAX], snapshot[PATH_MAX];
-    bool is_cached = false;
 
     if (!is_model_name(path))
         return hl_fail(HL_NOT_FOUND, "%s: No such file or directory", path);
     if (!find_cache(cache))
         return hl_fail(HL_NOT_FOUND,
                        "%s: No such file or directory; a model is a local file or folder", path);
-    DIR *directory = hl_sys_opendir(cache);
-    for (const struct dirent *entry;
-         directory != NULL && !is_cached && (entry = readdir(directory)) != NULL;)
-        is_cached =
-            is_cached_as(entry->d_name, path) && find_snapshot(snapshot, cache, entry->d_name);
-    if (directory != NULL)
-        closedir(directory);
-    if (is_cached)
+    if (hl_hub_find(snapshot, path))
         return hl_fail(HL_NOT_FOUND,
                        "%s: No such file or directory; a model is a local file or folder, and the "
                        "Hugging Face cache has this one in %s",

@@ -104,4 +104,8 @@ hl_status hl_foreign_explain_folder(const char *folder);
  * Face cache has a model of that name.  Never HL_OK. */
 hl_status hl_foreign_explain_missing(const char *path);
 
+/* Finds a model of the Hugging Face cache: its folder, or its GGUF file where it is one; false if the
+ * cache has none of that name.  `out` has PATH_MAX bytes. */
+bool hl_hub_find(char *out, const char *name);
+
 #endif

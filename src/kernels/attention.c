@@ -252,6 +252,7 @@ static hl_status complete_problem(hl_attention *p, extents *covered, bool values
 
     extents_add_floats(covered, "alibi_slopes", p->alibi_slopes, p->n_heads);
     extents_add_floats(covered, "key_bias", p->key_bias, p->n_heads * p->n_keys);
+    extents_add_floats(covered, "row_bias", p->row_bias, p->n_batch * p->n_queries * p->n_keys);
     extents_add_floats(covered, "sinks", p->sinks, p->n_heads);
     extents_add_floats(covered, "gates", p->gates, p->n_heads);
     n_segment_rows = p->segment_stride == 0 ? 1 : p->n_batch;

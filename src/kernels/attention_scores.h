@@ -286,6 +286,20 @@ static void panel_add_bias(float *s, const panel *w, const kv_head *h, int64_t k
     }
 }
 
+static void panel_add_row_bias(float *s, const panel *w, const kv_head *h, int64_t key, int64_t n)
+{
+    const hl_attention *p = h->problem;
+
+    for (int lane = 0; lane < LANES; lane++) {
+        int64_t      last = w->row + (lane < w->n_rows ? lane : w->n_rows - 1);
+        int64_t      row  = h->batch * p->n_queries + last % p->n_queries;
+        const float *bias = p->row_bias + row * p->n_keys + key;
+
+        for (int64_t i = 0; i < n; i++)
+            s[i * LANES + lane] += bias[i] * LOG2E;
+    }
+}
+
 /* Applies what follows the soft-cap: biases, then the mask. */
 static void panel_bias_and_mask(float *s, const panel *w, const kv_head *h, int64_t key, int64_t n)
 {
@@ -293,6 +307,8 @@ static void panel_bias_and_mask(float *s, const panel *w, const kv_head *h, int6
         panel_add_alibi(s, w, h, key, n);
     if (h->problem->key_bias != NULL)
         panel_add_bias(s, w, h, key, n);
+    if (h->problem->row_bias != NULL)
+        panel_add_row_bias(s, w, h, key, n);
     if (key < w->all.begin || key + n > w->all.end)
         panel_mask(w, s, key, n);
 }

@@ -246,6 +246,27 @@ typedef struct hl_device_activate {
     hl_device_places places;
 } hl_device_activate;
 
+/* The keys that a row of sparse attention sees.  For key j up to the row's own position,
+ *
+ *     score_j = sum over H of  weight_h max(0, q_h . k_j)
+ *
+ * out (N, n_keys) is 0 for the n_top keys with the largest scores, of equal ones the first, and -inf
+ * for the others and for keys after the row. */
+typedef struct hl_device_select {
+    float           *out;
+    int64_t          n_keys; /* at least start + batch_rows */
+    const void      *q;      /* (N, H, d) of T */
+    const float     *weight; /* (N, H) */
+    const void      *keys;   /* (sequences, S, d) of cache_dtype */
+    hl_dtype         dtype;
+    hl_dtype         cache_dtype;
+    int64_t          n_heads;
+    int64_t          d_head;
+    int64_t          n_ctx; /* S */
+    int64_t          n_top;
+    hl_device_places places;
+} hl_device_select;
+
 /* x (N, H, d) *= gates[h]: disables heads where a norm stands between them and their projection. */
 typedef struct hl_device_gate_heads {
     void            *x;           /* of T, packed */
@@ -563,6 +584,7 @@ typedef struct hl_device_ops {
     hl_status (*angles)(hl_device *device, const hl_device_angles *angles);
     hl_status (*heads)(hl_device *device, const hl_device_heads *heads);
     hl_status (*activate)(hl_device *device, const hl_device_activate *activate);
+    hl_status (*select)(hl_device *device, const hl_device_select *select);
     hl_status (*gate_heads)(hl_device *device, const hl_device_gate_heads *gates);
     hl_status (*copy_rows)(hl_device *device, const hl_device_copy_rows *copy);
     hl_status (*conv)(hl_device *device, const hl_device_conv *conv);

@@ -15,6 +15,7 @@
 #include "kernels/device.h"
 #include "kernels/kernels.h"
 #include "kernels/logits.h"
+#include "kernels/select.h"
 
 enum {
     TEAM_VALUES   = 16 * 1024, /* a smaller loop ends before another thread has woken */
@@ -594,6 +595,96 @@ static hl_status activate(hl_device *device, const hl_device_activate *a)
     return share_rows(device, activate_rows, a->n_rows, a->n, a, &a->places);
 }
 
+/* Scores of keys [0, n), a few at a time. */
+static void score_keys(const hl_dense *dense, float *out, const hl_device_select *s, int64_t row,
+                       int64_t n)
+{
+    enum { KEYS = 32, HEADS = 16 };
+    int64_t     sequence = s->places.sequences[row / s->places.batch_rows];
+    size_t      size     = hl_dtype_bits(s->cache_dtype) / 8;
+    const char *keys     = (const char *)s->keys + (size_t)(sequence * s->n_ctx * s->d_head) * size;
+    float       products[HEADS * KEYS];
+    const void *some[KEYS];
+
+    for (int64_t first = 0; first < n; first += KEYS) {
+        int64_t count = n - first < KEYS ? n - first : KEYS;
+
+        for (int64_t i = 0; i < count; i++) {
+            some[i]        = keys + (size_t)((first + i) * s->d_head) * size;
+            out[first + i] = 0.0f;
+        }
+        for (int64_t head = 0; head < s->n_heads; head += HEADS) {
+            int64_t      heads  = s->n_heads - head < HEADS ? s->n_heads - head : HEADS;
+            const float *weight = s->weight + row * s->n_heads + head;
+
+            dense->dot(&(hl_dot){ .out        = products,
+                                  .out_stride = KEYS,
+                                  .x = (const float *)s->q + (row * s->n_heads + head) * s->d_head,
+                                  .x_stride  = s->d_head,
+                                  .n_rows    = heads,
+                                  .w         = some,
+                                  .dtype     = s->cache_dtype,
+                                  .n_weights = count,
+                                  .n         = s->d_head });
+            for (int64_t h = 0; h < heads; h++) {
+                for (int64_t i = 0; i < count; i++)
+                    out[first + i] += weight[h] * fmaxf(products[h * KEYS + i], 0.0f);
+            }
+        }
+    }
+}
+
+/* Replaces the n scores by 0 for the n_top largest and -inf for the others. */
+static void keep_largest(float *scores, int64_t n, int64_t n_top)
+{
+    uint32_t least = 0; /* of the scores that stay */
+    int64_t  equal = n_top;
+
+    for (int bit = 31; bit >= 0 && n > n_top; bit--) {
+        uint32_t try   = least | (uint32_t)1 << bit;
+        int64_t  count = 0;
+
+        for (int64_t i = 0; i < n; i++)
+            count += hl_select_order(scores[i]) >= try;
+        least = count >= n_top ?
+        try : least
+            ;
+    }
+    for (int64_t i = 0; i < n; i++)
+        equal -= n > n_top && hl_select_order(scores[i]) > least;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t order = hl_select_order(scores[i]);
+        bool     stays = n <= n_top || order > least || (order == least && equal-- > 0);
+
+        scores[i] = stays ? 0.0f : -INFINITY;
+    }
+}
+
+static void select_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const job              *rows = context;
+    const hl_device_select *s    = rows->what;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        float  *out = s->out + row * s->n_keys;
+        int64_t n   = position_of(rows->places, row) + 1;
+
+        if (!counts(rows->places, row))
+            continue;
+        score_keys(rows->dense, out, s, row, n);
+        keep_largest(out, n, s->n_top);
+        for (int64_t i = n; i < s->n_keys; i++)
+            out[i] = -INFINITY;
+    }
+}
+
+static hl_status select_keys(hl_device *device, const hl_device_select *s)
+{
+    return share_rows(device, select_rows, count_rows(&s->places), s->n_keys * s->d_head, s,
+                      &s->places);
+}
+
 static void gate_some_heads(void *context, int64_t first, int64_t end, int member)
 {
     const job                  *rows = context;
@@ -979,8 +1070,10 @@ static hl_attention problem_piece(const hl_attention *whole, int64_t index, int6
     part.key_length += index;
     part.alibi_slopes = whole->alibi_slopes != NULL ? whole->alibi_slopes + head : NULL;
     part.key_bias     = whole->key_bias != NULL ? whole->key_bias + head * whole->n_keys : NULL;
-    part.sinks        = whole->sinks != NULL ? whole->sinks + head : NULL;
-    part.gates        = whole->gates != NULL ? whole->gates + head : NULL;
+    part.row_bias =
+        whole->row_bias != NULL ? whole->row_bias + index * whole->n_queries * whole->n_keys : NULL;
+    part.sinks = whole->sinks != NULL ? whole->sinks + head : NULL;
+    part.gates = whole->gates != NULL ? whole->gates + head : NULL;
     part.segments =
         whole->segments != NULL ? whole->segments + index * whole->segment_stride : NULL;
     part.n_threads = 1;
@@ -1125,6 +1218,7 @@ const hl_device_ops hl_device_cpu = {
     .angles        = angles,
     .heads         = heads,
     .activate      = activate,
+    .select        = select_keys,
     .gate_heads    = gate_heads,
     .copy_rows     = copy_rows,
     .conv          = conv,

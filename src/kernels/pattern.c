@@ -16,7 +16,7 @@ typedef struct row_operands {
 } row_operands;
 
 static double change_score(double score, const hl_attention *p, int64_t head, int64_t key,
-                           int64_t position)
+                           int64_t position, const float *row_bias)
 {
     if (p->softcap > 0.0)
         score = p->softcap * tanh(score / p->softcap);
@@ -24,17 +24,19 @@ static double change_score(double score, const hl_attention *p, int64_t head, in
         score += (double)p->alibi_slopes[head] * (double)(key - position);
     if (p->key_bias != NULL)
         score += (double)p->key_bias[head * p->n_keys + key];
+    if (row_bias != NULL)
+        score += (double)row_bias[key];
     return score;
 }
 
 /* Converts scaled dot products to scores. */
 static void finish_scores(double *scores, const hl_attention *p, int64_t head, int64_t position,
-                          hl_key_range span)
+                          const float *row_bias, hl_key_range span)
 {
-    if (p->softcap <= 0.0 && p->alibi_slopes == NULL && p->key_bias == NULL)
+    if (p->softcap <= 0.0 && p->alibi_slopes == NULL && p->key_bias == NULL && row_bias == NULL)
         return;
     for (int64_t key = span.begin; key < span.end; key++)
-        scores[key] = change_score(scores[key], p, head, key, position);
+        scores[key] = change_score(scores[key], p, head, key, position, row_bias);
 }
 
 /* The visible keys as intervals: one, or two if a window also keeps the first keys. */
@@ -101,7 +103,10 @@ static hl_status row_scores(double *out, const hl_kernels *kernels, const hl_att
         operands.q[i] *= p->scale;
     for (int i = 0; i < n_spans; i++) {
         HL_NEED(span_dots(out, kernels, p, &operands, batch, kv_head, spans[i]));
-        finish_scores(out, p, head, position, spans[i]);
+        finish_scores(out, p, head, position,
+                      p->row_bias != NULL ? p->row_bias + (batch * p->n_queries + row) * p->n_keys
+                                          : NULL,
+                      spans[i]);
     }
     return HL_OK;
 }
@@ -114,6 +119,12 @@ typedef struct row_extremes {
     double max_size;
 } row_extremes;
 
+/* A hidden key's score of -inf has no size. */
+static double size_of(double score)
+{
+    return score == -INFINITY ? 0.0 : fabs(score);
+}
+
 /* Finds the largest values in four parts, so that they vectorize.  NaN is left to the sums. */
 static void find_largest(row_extremes *out, const double *scores, hl_key_range span)
 {
@@ -124,14 +135,14 @@ static void find_largest(row_extremes *out, const double *scores, hl_key_range s
     for (; key + 4 <= span.end; key += 4) {
         for (int i = 0; i < 4; i++) {
             double score = scores[key + i];
-            double other = fabs(score);
+            double other = size_of(score);
             max[i]       = score > max[i] ? score : max[i];
             size[i]      = other > size[i] ? other : size[i];
         }
     }
     for (; key < span.end; key++) {
         max[0]  = fmax(max[0], scores[key]);
-        size[0] = fmax(size[0], fabs(scores[key]));
+        size[0] = fmax(size[0], size_of(scores[key]));
     }
     out->max      = fmax(fmax(max[0], max[1]), fmax(max[2], max[3]));
     out->max_size = fmax(out->max_size, fmax(fmax(size[0], size[1]), fmax(size[2], size[3])));

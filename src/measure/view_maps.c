@@ -15,6 +15,9 @@
 
 enum { NO_MAP = -1 };
 
+/* Rows that see fewer keys put much on one of them whatever the head does. */
+enum { LEAST_KEYS = 8 };
+
 /* The state while maps are made. */
 typedef struct mapping {
     const hl_model *model;
@@ -61,6 +64,48 @@ static void keep_row(const hl_prompt_maps *maps, int64_t map, int64_t position, 
     maps->peaks[map * maps->n_tokens + position] = scale * peak;
 }
 
+/* ----------------------------------------------------------------------- active rows */
+
+static bool same_pair(const hl_prompt_maps *maps, const hl_active_row *a, const hl_active_row *b)
+{
+    return a->row >= 0 && maps->tokens[a->row].id == maps->tokens[b->row].id &&
+           maps->tokens[a->key].id == maps->tokens[b->key].id;
+}
+
+/* Adds a row to the list of a head if it is clearer than one there, or than that of the same pair of
+ * ids.  Of equal rows the first stays. */
+static void keep_active(const hl_prompt_maps *maps, hl_active_row list[HL_ACTIVE_ROWS],
+                        hl_active_row row)
+{
+    int last = HL_ACTIVE_ROWS - 1; /* the place that becomes free */
+
+    for (int i = 0; i < HL_ACTIVE_ROWS; i++) {
+        if (same_pair(maps, &list[i], &row))
+            last = i;
+    }
+    if (list[last].row >= 0 && !(row.attention > list[last].attention))
+        return;
+    for (; last > 0 && (list[last - 1].row < 0 || row.attention > list[last - 1].attention); last--)
+        list[last] = list[last - 1];
+    list[last] = row;
+}
+
+static void find_active(const hl_prompt_maps *maps, int64_t head, int64_t position,
+                        const float *row)
+{
+    int64_t       n_keys = row_length(maps, position);
+    hl_active_row found  = { position, -1, 0.0f };
+
+    if (n_keys < LEAST_KEYS)
+        return;
+    for (int64_t key = 1; key < n_keys; key++) {
+        if (row[key] > found.attention)
+            found = (hl_active_row){ position, key, row[key] };
+    }
+    if (found.key >= 0)
+        keep_active(maps, maps->active + head * HL_ACTIVE_ROWS, found);
+}
+
 /* ------------------------------------------------------------------------- watching */
 
 static void keep_entropies(const mapping *m, const hl_layer_rows *rows, int64_t head)
@@ -87,6 +132,8 @@ static hl_status watch_layer(void *context, const hl_layer_rows *rows)
 
             if (map != NO_MAP)
                 keep_row(m->maps, map, position, row, 1.0f);
+            if (m->wanted[rows->layer * m->maps->n_heads + head])
+                find_active(m->maps, rows->layer * m->maps->n_heads + head, position, row);
             for (int64_t key = 0; m->has_mean && key < row_length(m->maps, position); key++)
                 m->sums[(position - m->first) * n_tokens + key] += row[key];
         }
@@ -206,6 +253,9 @@ static hl_status allocate(mapping *m)
 
     HL_NEED(hl_alloc_zeroed((void **)&maps->cells, (size_t)maps->n_maps, (size_t)maps->n_cells));
     HL_NEED(HL_ALLOC_ZEROED(&maps->peaks, (size_t)(maps->n_maps * maps->n_tokens)));
+    HL_NEED(HL_ALLOC(&maps->active, grid * HL_ACTIVE_ROWS));
+    for (size_t i = 0; i < grid * HL_ACTIVE_ROWS; i++)
+        maps->active[i] = (hl_active_row){ -1, -1, 0.0f };
     HL_NEED(HL_ALLOC(&m->wanted, grid));
     for (size_t i = 0; i < grid; i++)
         m->wanted[i] = m->has_mean || m->place[i] != NO_MAP;
@@ -264,5 +314,6 @@ void hl_prompt_maps_free(hl_prompt_maps *maps)
     hl_free(maps->heads);
     hl_free(maps->cells);
     hl_free(maps->peaks);
+    hl_free(maps->active);
     hl_free(maps);
 }

@@ -127,9 +127,10 @@ hl_status hl_backward_check(const hl_model *model)
     for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
         if (model->config->layers[layer].mixer != HL_MIXER_NONE)
             return hl_fail(HL_UNSUPPORTED,
-                           "%s: layer %lld is a mixer with a state, and gradients are computed for "
-                           "models of attention and MLPs alone",
-                           model->path, (long long)layer);
+                           "%s: layer %lld has a %s, and gradients are computed through attention "
+                           "and MLPs alone: rank by another measure, such as output-norm",
+                           model->path, (long long)layer,
+                           hl_mixer_name(model->config->layers[layer].mixer));
     }
     return HL_OK;
 }

@@ -414,7 +414,8 @@ static hl_status read_layer_types(hl_config *config, const json_t *types, const 
             config->layers[i].window_blocks || strcmp(type, "sliding_attention") == 0;
         if (config->mixer.kind != HL_MIXER_NONE && is_mixer_word(type))
             hl_config_put_mixer(config, i);
-        else if (config->latent.n_top > 0 && strcmp(type, "deepseek_sparse_attention") == 0)
+        else if (config->latent.n_top > 0 && (strcmp(type, "deepseek_sparse_attention") == 0 ||
+                                              strcmp(type, "indexed_attention") == 0))
             continue;
         else if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0 &&
                  strcmp(type, "attention") != 0)
@@ -617,12 +618,43 @@ static hl_status check_heads(const hl_config *config, int64_t index, const char 
     return HL_OK;
 }
 
+/* A layer that uses another's keys must read them as they were written; heads of latent attention are
+ * as the model's. */
+static hl_status check_keys(const hl_config *config, int64_t index, const char *where)
+{
+    const hl_layer_config *layer  = &config->layers[index];
+    const hl_layer_config *source = &config->layers[layer->kv_layer];
+
+    if (layer->n_heads == 0)
+        return HL_OK;
+    if (!config->is_encoder && layer->kv_layer != index &&
+        (source->n_heads == 0 || source->kv_layer != layer->kv_layer ||
+         source->n_kv_heads != layer->n_kv_heads || source->d_head != layer->d_head))
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: layer %lld has %lld KV heads of %lld dimensions and uses those of layer "
+            "%lld, which has %lld of %lld",
+            where, (long long)index, (long long)layer->n_kv_heads, (long long)layer->d_head,
+            (long long)layer->kv_layer, (long long)(source->n_heads > 0 ? source->n_kv_heads : 0),
+            (long long)source->d_head);
+    if (config->latent.d_latent > 0 &&
+        (layer->d_head != config->latent.d_value || layer->n_kv_heads != layer->n_heads))
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: layer %lld has %lld KV heads of %lld dimensions, wanted %lld of %lld, as "
+            "its heads read one latent row",
+            where, (long long)index, (long long)layer->n_kv_heads, (long long)layer->d_head,
+            (long long)layer->n_heads, (long long)config->latent.d_value);
+    return HL_OK;
+}
+
 static hl_status check_layer(const hl_config *config, int64_t index, const char *where)
 {
     const hl_layer_config *layer = &config->layers[index];
     const hl_rope         *rope  = &config->ropes[layer->rope];
 
     HL_NEED(check_heads(config, index, where));
+    HL_NEED(check_keys(config, index, where));
     if (layer->d_mlp < 0 || layer->d_mlp > HL_MAX_WIDTH)
         return hl_fail(HL_BAD_INPUT, "%s: layer %lld has an MLP of %lld, wanted 0 to %lld", where,
                        (long long)index, (long long)layer->d_mlp, (long long)HL_MAX_WIDTH);
@@ -738,6 +770,13 @@ static hl_status check_latent(const hl_config *config, const char *where)
                        "of values, wanted 1 or more, and an even number that is rotated",
                        where, (long long)latent->d_nope, (long long)latent->d_rope,
                        (long long)latent->d_value);
+    if (latent->n_top > 0 &&
+        (latent->n_index_heads < 1 || latent->d_index < latent->d_rope || latent->d_query < 1))
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: an indexer with %lld heads of %lld dimensions, from queries of rank "
+                       "%lld, wanted 1 or more, and at least the %lld that are rotated",
+                       where, (long long)latent->n_index_heads, (long long)latent->d_index,
+                       (long long)latent->d_query, (long long)latent->d_rope);
     return HL_OK;
 }
 

@@ -71,6 +71,8 @@ typedef struct hl_device_latent {
     hl_device_map    rope;
     hl_device_map    latent;
     hl_device_vector norm;
+    hl_device_map    index_q, index_k, index_weights;
+    hl_device_vector index_k_norm;
     hl_device_map   *k; /* (H) transposed, and v: on the host, by head */
     hl_device_map   *v;
 } hl_device_latent;
@@ -170,24 +172,28 @@ typedef struct hl_device_lane {
 
 /* Rows of the chunk, on the device. */
 typedef struct hl_device_rows {
-    float   *x;          /* (N, D) the residual stream */
-    void    *normed;     /* (N, D) of T */
-    void    *branch;     /* (N, D) output of attention */
-    void    *mlp;        /* (N, D) output of the MLP */
-    void    *qkv;        /* (N, (H + 2 K) d) */
-    void    *z;          /* (N, H d) */
-    void    *gate;       /* (N, H d) of gated attention, before its sigmoid */
-    void    *ple;        /* (N, n_layers d_ple) per-layer inputs */
-    void    *ple_gate;   /* the same size: what is added to them, then gates of a layer */
-    void    *ple_active; /* (N, d_ple) */
-    void    *query;      /* of latent attention: (N, d_query) what Q_h reads */
-    void    *heads;      /* (N, H, d_nope + d_rope) queries before they are absorbed */
-    void    *compressed; /* (N, d_latent or d_rope) */
-    void    *latent;     /* (N, d_rope + d_latent) the key */
-    void    *latent_z;   /* (N, H, d_latent) what attention returns */
-    void    *z_normed;   /* (N, H d) what ATTN_O reads, where a norm stands before it */
-    void    *mix_in;     /* (N, width of the mixers' first projection) */
-    void    *mix;        /* (N, channels) after the convolution */
+    float   *x;            /* (N, D) the residual stream */
+    void    *normed;       /* (N, D) of T */
+    void    *branch;       /* (N, D) output of attention */
+    void    *mlp;          /* (N, D) output of the MLP */
+    void    *qkv;          /* (N, (H + 2 K) d) */
+    void    *z;            /* (N, H d) */
+    void    *gate;         /* (N, H d) of gated attention, before its sigmoid */
+    void    *index_q;      /* (N, n_index_heads, d_index) of an indexer */
+    void    *index_k;      /* (N, d_index) */
+    float   *index_weight; /* (N, n_index_heads) */
+    float   *index_bias;   /* (N, S) 0 for the keys that a row sees, -inf for others */
+    void    *ple;          /* (N, n_layers d_ple) per-layer inputs */
+    void    *ple_gate;     /* the same size: what is added to them, then gates of a layer */
+    void    *ple_active;   /* (N, d_ple) */
+    void    *query;        /* of latent attention: (N, d_query) what Q_h reads */
+    void    *heads;        /* (N, H, d_nope + d_rope) queries before they are absorbed */
+    void    *compressed;   /* (N, d_latent or d_rope) */
+    void    *latent;       /* (N, d_rope + d_latent) the key */
+    void    *latent_z;     /* (N, H, d_latent) what attention returns */
+    void    *z_normed;     /* (N, H d) what ATTN_O reads, where a norm stands before it */
+    void    *mix_in;       /* (N, width of the mixers' first projection) */
+    void    *mix;          /* (N, channels) after the convolution */
     void    *mix_dt; /* (N, d_step + 2 d_state) of MAMBA, and after it (N, the same) after norms */
     void    *mix_step; /* (N, channels) dt of MAMBA */
     void    *mixed;    /* (N, inner width) what the mixers' last projection reads */

@@ -108,7 +108,9 @@ static void share_latent(hl_attention *problem, const hl_session *session, const
                             .batch_stride = kept,
                             .head_stride  = kept,
                             .row_stride   = d_key };
-    problem->v = problem->k;
+    if (latent->n_top > 0 && latent->n_top < problem->n_keys)
+        problem->row_bias = d->rows.index_bias + first * chunk->n_rows * problem->n_keys;
+    problem->v      = problem->k;
     problem->v.data = offset(problem->k.data, latent->d_rope, size);
 }
 

@@ -98,7 +98,7 @@ static hl_status turn(const hl_session *session, int64_t layer, void *rows, int6
                                        .d_head        = d_head,
                                        .n_ctx         = session->options.n_ctx,
                                        .no_values     = true,
-                                       .temper        = n_heads > 0 ? (float)at->temper : 0.0f,
+                                       .temper        = cache == NULL ? (float)at->temper : 0.0f,
                                        .temper_first  = session->config->temper_first,
                                        .temper_period = session->config->temper_period,
                                        .cosine        = d->rows.cosine[choice],
@@ -167,11 +167,48 @@ static hl_status make_key(const hl_session *session, int64_t layer, const void *
                 session->config->ropes[HL_ROPE_MAIN].interleaved);
 }
 
+/* rows.index_bias: the keys that each row sees.  The indexer's keys are cached in any case, because later
+ * rows may need them. */
+static hl_status select_keys(const hl_session *session, int64_t layer, const void *input,
+                             const void *query)
+{
+    const hl_device_session *d      = session->device;
+    const hl_latent_config  *latent = &session->config->latent;
+    const hl_device_latent  *w      = &d->weights.layers[layer].latent;
+    const hl_device_places  *places = &d->inputs.places;
+    hl_device_select         select = { .out         = d->rows.index_bias,
+                                        .n_keys      = d->inputs.n_keys,
+                                        .q           = d->rows.index_q,
+                                        .weight      = d->rows.index_weight,
+                                        .keys        = session->caches[layer].v,
+                                        .dtype       = d->dtype,
+                                        .cache_dtype = d->cache_dtype,
+                                        .n_heads     = latent->n_index_heads,
+                                        .d_head      = latent->d_index,
+                                        .n_ctx       = session->options.n_ctx,
+                                        .n_top       = latent->n_top,
+                                        .places      = *places };
+
+    HL_NEED(hl_device_multiply(session, d->rows.index_k, d->dtype, input, &w->index_k, places));
+    HL_NEED(
+        norm_columns(session, d->rows.index_k, &w->index_k_norm, latent->d_index, HL_NORM_LAYER));
+    HL_NEED(turn(session, layer, d->rows.index_k, 0, latent->d_index, session->caches[layer].v,
+                 HL_ROPE_MAIN, false));
+    HL_NEED(hl_device_multiply(session, d->rows.index_q, d->dtype, query, &w->index_q, places));
+    HL_NEED(turn(session, layer, d->rows.index_q, latent->n_index_heads, latent->d_index, NULL,
+                 HL_ROPE_MAIN, false));
+    HL_NEED(hl_device_multiply(session, d->rows.index_weight, HL_DTYPE_F32, input,
+                               &w->index_weights, places));
+    return hl_device_checked(d, d->ops->select(d->device, &select), "indexer");
+}
+
 hl_status hl_latent_make(const hl_session *session, int64_t layer, const void *input)
 {
     const void *query = NULL;
 
     HL_NEED(make_query_input(&query, session, layer, input));
+    if (session->config->latent.n_top > 0)
+        HL_NEED(select_keys(session, layer, input, query));
     HL_NEED(make_queries(session, layer, query));
     return make_key(session, layer, input);
 }

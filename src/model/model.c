@@ -328,6 +328,7 @@ hl_status hl_model_get_layer(hl_layer_info *out, const hl_model *model, int64_t 
     const hl_rope         *rope = &model->config->ropes[from->rope];
     *out                        = (hl_layer_info){
                                .n_heads    = from->n_heads,
+                               .mixer      = hl_mixer_name(from->mixer),
                                .n_kv_heads = from->n_kv_heads,
                                .d_mlp      = from->d_mlp,
                                .n_experts  = from->n_experts,

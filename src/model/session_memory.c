@@ -201,6 +201,11 @@ static void plan_cache(plan *p, hl_session *session)
             session->caches[i].k = hl_arena_take(
                 &p->cache, product(session->options.n_batch, session->options.n_ctx, 1),
                 hl_latent_key_size(config), size);
+            session->caches[i].v = NULL;
+            if (config->latent.n_top > 0) /* the indexer's keys */
+                session->caches[i].v = hl_arena_take(
+                    &p->cache, product(session->options.n_batch, session->options.n_ctx, 1),
+                    config->latent.d_index, size);
             continue;
         }
         session->caches[i].k = hl_arena_take(&p->cache, rows, d_head, size);
@@ -257,7 +262,13 @@ static void plan_latent(plan *p, hl_session *session)
     rows->heads      = hl_arena_take(&p->rows, n, H * (latent->d_nope + latent->d_rope), size);
     rows->compressed = hl_arena_take(&p->rows, n, most(latent->d_latent, latent->d_rope), size);
     rows->latent     = hl_arena_take(&p->rows, n, hl_latent_key_size(config), size);
-    rows->latent_z   = hl_arena_take(&p->rows, n, H * latent->d_latent, size);
+    if (latent->n_top > 0) {
+        rows->index_q = hl_arena_take(&p->rows, n, latent->n_index_heads * latent->d_index, size);
+        rows->index_k = hl_arena_take(&p->rows, n, latent->d_index, size);
+        rows->index_weight = hl_arena_take(&p->rows, n, latent->n_index_heads, sizeof(float));
+        rows->index_bias   = hl_arena_take(&p->rows, n, session->options.n_ctx, sizeof(float));
+    }
+    rows->latent_z = hl_arena_take(&p->rows, n, H * latent->d_latent, size);
 }
 
 /* Must follow the weights. */

@@ -450,6 +450,10 @@ static hl_status load_latent(loader *l, hl_device_latent *out, int64_t layer)
     HL_NEED(load_role(l, &out->rope, HL_ROLE_LATENT_ROPE, layer));
     HL_NEED(load_role(l, &out->latent, HL_ROLE_LATENT, layer));
     HL_NEED(load_vector(l, &out->norm, HL_ROLE_LATENT_NORM, layer));
+    HL_NEED(load_role(l, &out->index_q, HL_ROLE_INDEX_Q, layer));
+    HL_NEED(load_role(l, &out->index_k, HL_ROLE_INDEX_K, layer));
+    HL_NEED(load_vector(l, &out->index_k_norm, HL_ROLE_INDEX_K_NORM, layer));
+    HL_NEED(load_role(l, &out->index_weights, HL_ROLE_INDEX_WEIGHTS, layer));
     HL_NEED(load_heads(l, &out->k, HL_ROLE_LATENT_K, layer));
     return load_heads(l, &out->v, HL_ROLE_LATENT_V, layer);
 }

@@ -29,6 +29,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "measure/perplexity.h"
 #include "measure/window.h"
 #include "model/forward.h"
 #include "model/model.h"
@@ -768,6 +769,23 @@ void hl_evaluation_free(hl_evaluation *evaluation)
 }
 
 /* Adds windows up by document first, as perplexity.c does, so that sums are equal to the bit. */
+hl_interval hl_evaluation_rise(const hl_evaluation *e, int64_t setting)
+{
+    hl_ratio_sums windows = { 0 }, documents = { 0 }, own = { 0 }; /* own: of this document */
+
+    for (int64_t i = 0; i < e->n_windows; i++) {
+        double rise = e->scores[setting * e->n_windows + i].nll - e->dense[i].nll;
+
+        hl_ratio_add(&windows, rise, (double)e->scored[i]);
+        hl_ratio_add(&own, rise, (double)e->scored[i]);
+        if (i + 1 == e->n_windows || e->documents[i + 1] != e->documents[i]) {
+            hl_ratio_add(&documents, own.sum, own.count);
+            own = (hl_ratio_sums){ 0 };
+        }
+    }
+    return hl_ratio_interval(&windows, &documents, HL_SCALE_PLAIN);
+}
+
 hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t setting)
 {
     const hl_scores *scores =

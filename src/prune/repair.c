@@ -902,6 +902,13 @@ hl_status hl_repair_check(const hl_model *model)
     const hl_config *config = model->config;
 
     HL_NEED(hl_lapack_check());
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        if (config->layers[i].n_heads > 0 && config->layers[i].mixer != HL_MIXER_NONE)
+            return hl_fail(HL_UNSUPPORTED,
+                           "a %s cannot be repaired: the stream behind its attention also has what "
+                           "a %s beside it writes",
+                           config->family, hl_mixer_name(config->layers[i].mixer));
+    }
     if (config->is_encoder || config->norm_place == HL_NORM_POST)
         return hl_fail(HL_UNSUPPORTED,
                        "a %s cannot be repaired: the sum of its stream and its attention goes "

@@ -71,6 +71,13 @@ hl_status hl_walk_check(const hl_model *model)
                        "a %s norms the sum of stream and attention: the stream behind it is no "
                        "linear function of the output projection",
                        config->family);
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        if (config->layers[i].n_heads > 0 && config->layers[i].mixer != HL_MIXER_NONE)
+            return hl_fail(HL_UNSUPPORTED,
+                           "layer %lld has a %s beside attention: the stream behind them is the "
+                           "sum of both",
+                           (long long)i, hl_mixer_name(config->layers[i].mixer));
+    }
     return HL_OK;
 }
 

@@ -23,6 +23,7 @@
 #include "kernels/gemm.h"
 #include "measure/corpus.h"
 #include "measure/perplexity.h"
+#include "model/backward.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/stream_walk.h"
@@ -50,7 +51,7 @@ static hl_status copy_rankers(hl_ranker **out, const hl_ranker *from, int64_t n)
 }
 
 /* Chooses all rankers except random, which is always present, auto, which is one of the others, and
- * surgeon, where it cannot be. */
+ * those that need the surgeon or gradients, where these cannot be. */
 static hl_status choose_all(hl_sweep *s)
 {
     HL_NEED(HL_ALLOC(&s->rankers, HL_N_RANKERS));
@@ -58,6 +59,9 @@ static hl_status choose_all(hl_sweep *s)
     for (hl_ranker ranker = 0; ranker < HL_N_RANKERS; ranker++) {
         if (ranker == HL_RANKER_SURGEON &&
             (hl_lapack_check() != HL_OK || hl_walk_check(s->model) != HL_OK))
+            continue;
+        if ((hl_ranker_needs(ranker) & HL_NEEDS_GRADIENT) != 0 &&
+            hl_backward_check(s->model) != HL_OK)
             continue;
         if (ranker != HL_RANKER_RANDOM && ranker != HL_RANKER_AUTO)
             s->rankers[s->options.n_rankers++] = ranker;

@@ -376,6 +376,7 @@ hl_status hl_prune_size(size_t *tensor_bytes, const hl_model *model, const hl_he
         int64_t n_kv = (config->layers[i].n_kv_heads - plan->layers[i].n_kv_heads) * d;
 
         saved += rows_bytes(model, HL_ROLE_ATTN_Q, i, n) +
+                 rows_bytes(model, HL_ROLE_ATTN_GATE, i, n) +
                  rows_bytes(model, HL_ROLE_ATTN_K, i, n_kv) +
                  rows_bytes(model, HL_ROLE_ATTN_V, i, n_kv) + columns_bytes(model, i, n);
     }

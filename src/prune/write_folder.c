@@ -183,9 +183,8 @@ static hl_status mark_gone(slice_list *slices, int64_t layer)
         const uint8_t *fates;
         int64_t        n_each;
     } parts[] = {
-        { HL_ROLE_ATTN_Q, plan->heads, d_head },
-        { HL_ROLE_ATTN_K, plan->kv, d_head },
-        { HL_ROLE_ATTN_V, plan->kv, d_head },
+        { HL_ROLE_ATTN_Q, plan->heads, d_head }, { HL_ROLE_ATTN_K, plan->kv, d_head },
+        { HL_ROLE_ATTN_V, plan->kv, d_head },    { HL_ROLE_ATTN_GATE, plan->heads, d_head },
         { HL_ROLE_SINKS, plan->heads, 1 },
     };
 

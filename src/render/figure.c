@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "headlight/analysis.h"
+#include "stats/profile.h"
 
 /* ------------------------------------------------------------------------ the table */
 
@@ -389,6 +390,39 @@ double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *l
     double named = lowest != NULL ? hl_canvas_text_width(figure->canvas, lowest, &style) : 0.0;
 
     return HL_TEXT_NORMAL + 6.0 + fmax(index_width(figure, n), named) + 5.0;
+}
+
+const char hl_figure_other_caption[] = "A gray column with a line is a layer without attention.";
+
+bool hl_figure_has_other_layers(const hl_profile *profile)
+{
+    for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
+        if (hl_profile_heads_of(profile, layer) == 0)
+            return true;
+    }
+    return false;
+}
+
+void hl_figure_other_layers(hl_figure *figure, const hl_profile *profile, hl_box grid)
+{
+    int64_t   n_layers = hl_profile_n_layers(profile);
+    double    width    = grid.width / (double)n_layers;
+    hl_stroke stroke   = hl_figure_axis_stroke(figure);
+
+    for (int64_t layer = 0; layer < n_layers; layer++) {
+        hl_box box    = { grid.x + width * (double)layer, grid.y, width, grid.height };
+        double middle = box.x + width / 2.0;
+        char   name[64];
+
+        if (hl_profile_heads_of(profile, layer) > 0)
+            continue;
+        snprintf(name, sizeof name, "L%lld has no attention", (long long)layer);
+        hl_canvas_begin(figure->canvas, name);
+        hl_canvas_rectangle(figure->canvas, box, figure->theme->grid);
+        hl_canvas_line(figure->canvas, (hl_point){ middle, box.y },
+                       (hl_point){ middle, box.y + box.height }, &stroke);
+        hl_canvas_end(figure->canvas);
+    }
 }
 
 void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const char *name)

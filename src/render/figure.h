@@ -102,6 +102,11 @@ void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *
 double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *lowest);
 #define HL_INDICES_HEIGHT 28.0
 
+/* Draws the columns of layers without attention: gray, with a line. */
+void              hl_figure_other_layers(hl_figure *figure, const hl_profile *profile, hl_box grid);
+bool              hl_figure_has_other_layers(const hl_profile *profile);
+extern const char hl_figure_other_caption[];
+
 /* ------------------------------------------------------------------------- figures */
 
 /* Figures without a profile, each in the named file. */

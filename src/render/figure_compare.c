@@ -394,6 +394,7 @@ static void draw_panel(const panel *p, hl_box box)
     hl_stroke    frame  = hl_figure_axis_stroke(p->f->figure);
 
     hl_canvas_cells(canvas, &grid);
+    hl_figure_other_layers(p->f->figure, p->f->sides[0].profile, box);
     hl_canvas_outline(canvas, box, &frame);
 }
 
@@ -595,7 +596,7 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
 {
     bool        mapped      = f->sides[0].patterns != NULL;
     char        legend[320] = "";
-    char        maps[512]   = "A and B, head by head.";
+    char        maps[640]   = "A and B, head by head.";
     const char *test        = f->found->kind == HL_COMPARE_SAME_TOKENS
                                   ? "Student's t, in pairs of sequences"
                                   : "Student's t, each text by itself";
@@ -607,6 +608,10 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
                  "tokens that attend and columns the tokens attended to; color: "
                  "\u221aattention, %s is more. %s",
                  (long long)f->sides[0].patterns->n_tokens, hl_figure_more(f->figure), legend);
+    }
+    if (hl_figure_has_other_layers(f->sides[0].profile)) {
+        size_t used = strlen(maps);
+        snprintf(maps + used, sizeof maps - used, " %s", hl_figure_other_caption);
     }
     snprintf(out, n_bytes,
              "%s Below: difference of normalized entropy, B \u2212 A, by layer with 95%% "
@@ -626,7 +631,7 @@ static void draw(compare_figure *f)
     bool   beside  = inner >= 2.0 * BESIDE_STEP * (double)f->n_heads + PART_GAP;
     double above   = HEADING + panel_height(f, pair_width(f)) + HL_INDICES_HEIGHT;
     double numbers = TABLE_LINE * (N_TABLE + 1), strip = differences_height(f);
-    char   what[1024];
+    char   what[1280];
 
     strip = is_narrow(f) ? strip + PART_GAP + numbers : fmax(strip, numbers);
     for (int i = 0; i < 2 && mapped; i++)

@@ -278,6 +278,7 @@ static void draw_grid(heatmap *map)
     hl_cell_grid grid   = grid_of(map);
 
     hl_canvas_cells(canvas, &grid);
+    hl_figure_other_layers(map->figure, map->figure->profile, map->grid);
     hl_canvas_outline(canvas, map->grid, &frame);
     for (int64_t i = 0; i < map->n_layers * map->n_heads; i++) {
         int64_t layer = i % map->n_layers, head = map->n_heads - 1 - i / map->n_layers;
@@ -431,6 +432,8 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
                  "Mean attention entropy of every head: dark is focused, light is spread out%s.",
                  hatched ? ", hatched ones were not measured" : "");
 
+    if (hl_figure_has_other_layers(map->figure->profile) && used > 0 && (size_t)used < n_bytes)
+        used += snprintf(out + used, n_bytes - (size_t)used, " %s", hl_figure_other_caption);
     if (marks->n_pruned > 0 && used > 0 && (size_t)used < n_bytes)
         used += snprintf(out + used, n_bytes - (size_t)used, " Hatched: %lld removed head%s.",
                          (long long)marks->n_pruned, marks->n_pruned == 1 ? "" : "s");

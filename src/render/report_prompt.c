@@ -109,6 +109,30 @@ static json_t *maps_json(hl_report_out *out, const hl_prompt_maps *maps, int64_t
     return object;
 }
 
+/* Makes {"row", "key", "attention"} of all heads: where they are most active; null: not known. */
+static json_t *active_json(hl_report_out *out, const hl_prompt_maps *maps)
+{
+    const int64_t    shape[3] = { maps->n_layers, maps->n_heads, HL_ACTIVE_ROWS };
+    int64_t          n        = shape[0] * shape[1] * shape[2];
+    HL_FREED double *values   = NULL;
+    json_t          *object   = json_object();
+
+    if (!hl_report_check(out, HL_ALLOC(&values, (size_t)n))) {
+        json_decref(object);
+        return NULL;
+    }
+    for (int64_t i = 0; i < n; i++)
+        values[i] = maps->active[i].row >= 0 ? (double)maps->active[i].row : NAN;
+    hl_json_put(&object, "row", hl_report_f32(out, values, 3, shape));
+    for (int64_t i = 0; i < n; i++)
+        values[i] = maps->active[i].row >= 0 ? (double)maps->active[i].key : NAN;
+    hl_json_put(&object, "key", hl_report_f32(out, values, 3, shape));
+    for (int64_t i = 0; i < n; i++)
+        values[i] = maps->active[i].row >= 0 ? (double)maps->active[i].attention : NAN;
+    hl_json_put(&object, "attention", hl_report_f16(out, values, 3, shape));
+    return object;
+}
+
 json_t *hl_report_tokens_json(hl_report_out *out, const hl_prompt_maps *maps)
 {
     json_t *object = tokens_json(maps->tokens, maps->n_tokens);
@@ -125,6 +149,8 @@ json_t *hl_report_tokens_json(hl_report_out *out, const hl_prompt_maps *maps)
     }
     if (maps->n_maps > mean)
         hl_json_put(&object, "maps", maps_json(out, maps, mean));
+    if (maps->active != NULL)
+        hl_json_put(&object, "active", active_json(out, maps));
     return object;
 }
 

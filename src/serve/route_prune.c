@@ -324,12 +324,8 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
  * windows. Returns null with too few of them. */
 static json_t *interval_json(const hl_evaluation *found, int64_t setting)
 {
-    const hl_scores *scores  = found->scores + setting * found->n_windows;
-    hl_ratio_sums    windows = { 0 }, none = { 0 };
+    hl_interval interval = hl_evaluation_rise(found, setting);
 
-    for (int64_t i = 0; i < found->n_windows; i++)
-        hl_ratio_add(&windows, scores[i].nll - found->dense[i].nll, (double)found->scored[i]);
-    hl_interval interval = hl_ratio_interval(&windows, &none, HL_SCALE_PLAIN);
     if (isnan(interval.low))
         return json_null();
     return json_pack("[o, o]", hl_json_number(interval.low), hl_json_number(interval.high));

@@ -197,9 +197,10 @@ static json_t *layer_list(const hl_model *model)
 
     for (int64_t i = 0; i < hl_model_get_info(model)->n_layers; i++) {
         if (hl_model_get_layer(&layer, model, i) == HL_OK)
-            hl_json_add(&list, json_pack("{s:I, s:I, s:I}", "n_heads", (json_int_t)layer.n_heads,
-                                         "n_kv_heads", (json_int_t)layer.n_kv_heads, "window",
-                                         (json_int_t)layer.window));
+            hl_json_add(&list,
+                        json_pack("{s:I, s:I, s:I, s:s}", "n_heads", (json_int_t)layer.n_heads,
+                                  "n_kv_heads", (json_int_t)layer.n_kv_heads, "window",
+                                  (json_int_t)layer.window, "mixer", layer.mixer));
     }
     return list;
 }
@@ -236,6 +237,21 @@ static json_t *path_json(const hl_server *server)
     return text;
 }
 
+/* Adds what the page shows at once, as in a report. */
+static void put_first_look(const hl_server *server, json_t **root)
+{
+    hl_report_out     out    = { 0 };
+    hl_report_profile about  = { .name = server->model_name, .profile = server->options.profile };
+    hl_report         report = { .profiles   = &about,
+                                 .n_profiles = 1,
+                                 .model      = hl_model_get_info(server->model) };
+
+    if (server->options.profile != NULL)
+        hl_json_put(root, "profile", hl_report_profile_json(&out, &report, 0));
+    if (server->options.maps != NULL)
+        hl_json_put(root, "tokens", hl_report_tokens_json(&out, server->options.maps));
+}
+
 static void serve_model(void *context, hl_exchange *exchange)
 {
     hl_server           *server = context;
@@ -257,6 +273,7 @@ static void serve_model(void *context, hl_exchange *exchange)
     hl_json_put(&root, "path", path_json(server));
     hl_json_put(&root, "version", json_string(hl_version()));
     hl_json_put(&root, "definitions", hl_report_definitions());
+    put_first_look(server, &root);
     hl_server_answer(exchange, 200, root);
 }
 

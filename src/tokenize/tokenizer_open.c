@@ -265,6 +265,15 @@ static hl_status open_bin(hl_tokenizer **out, const char *path, size_t n_folder)
     return hl_tokenizer_open_llama2c(out, checkpoint ? beside.bytes : path);
 }
 
+/* GGUF files are known by their first bytes: other programs keep them under names without an ending. */
+static bool is_gguf(const char *path)
+{
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
+
+    return hl_ends_with(path, ".gguf") || (hl_file_map(&file, path) == HL_OK && file.n_bytes >= 4 &&
+                                           memcmp(file.bytes, "GGUF", 4) == 0);
+}
+
 /* Opens a file; for a tokenizer.json the files beside it are read too. */
 static hl_status open_file(hl_tokenizer **out, const char *path)
 {
@@ -274,7 +283,7 @@ static hl_status open_file(hl_tokenizer **out, const char *path)
 
     if (hl_ends_with(path, ".bin"))
         return open_bin(out, path, n_folder);
-    if (hl_ends_with(path, ".gguf"))
+    if (is_gguf(path))
         return hl_tokenizer_open_gguf(out, path);
     if (hl_ends_with(path, ".safetensors"))
         return open_folder(out, path, n_folder);

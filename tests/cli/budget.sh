@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 42
+plan 41
 export OMP_NUM_THREADS=1
 out=$scratch/out-folder
 phi3=tests/data/families/phi3

@@ -19,6 +19,7 @@ usage: headlight COMMAND [options] ...
   draw       draw a profile as SVG, PNG or PDF
   eval       score texts: perplexity, bits per byte, KL from a reference
   generate   generate text, colored by the entropy of attention
+  head       print all that is known of one head, with examples
   info       describe a model: family, shape, types, memory
   judge      test whether the entropy of generated text predicts errors
   lens       show what a model would predict after each layer
@@ -33,6 +34,7 @@ usage: headlight COMMAND [options] ...
   sweep      measure what disabling heads costs, for every ranker
   tokenize   print the tokens of a text, or the text of tokens
   tokens     show which token of a prompt looks at which
+  try        find a model, measure it, and open its live page in a browser
   verify     run golden cases and models on every back end
   watch      measure checkpoints as they appear, and raise alarms
 

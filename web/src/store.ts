@@ -160,6 +160,18 @@ export class Store {
         });
     }
 
+    /* Disables all of these heads; if they are, enables them. */
+    toggleBlock(cells: { layer: number; head: number }[]): void {
+        if (!this.offHere) return;
+        const names = cells
+            .filter(({ layer, head }) => !this.profile || this.profile.has(layer, head))
+            .map(({ layer, head }) => headName(layer, head));
+        const list = this.disabled;
+        const rest = list.filter((name) => !names.includes(name));
+        const all = names.every((name) => list.includes(name));
+        this.set({ [this.offHere]: all ? rest : [...rest, ...names] });
+    }
+
     /* Something to look at when the page opens: the last head that the summary names, which is the one
      * whose action it describes; else the most focused one. */
     private worthALook(): string[] {
@@ -188,7 +200,10 @@ export class Store {
 
 /* The tabs that a source has something for. */
 export function tabsOf(source: Source): Tab[] {
-    if (source.kind === "live") return ["live", "sides", "lens", "diagnosis", "sweep"];
+    if (source.kind === "live") {
+        const heads: Tab[] = source.profiles.some((profile) => profile.summary.length) ? ["heads"] : [];
+        return ["live", ...heads, "sides", "lens", "diagnosis", "sweep"];
+    }
     const tabs: [Tab, boolean][] = [
         ["heads", source.profiles.length > 0],
         ["tokens", source.tokens !== null],

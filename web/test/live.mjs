@@ -304,6 +304,52 @@ async function oneRow(browser, url) {
 /* Three significant digits of it. */
 const near = (text, value) => Math.abs(Number(text.split(/\s/)[0]) - value) <= 0.006 * Math.max(value, 0.01);
 
+/* A rectangle of heads is disabled and enabled by the mouse; earlier texts are shown again and compared;
+ * with top-k 1 every seed gives the same text. */
+async function history(browser, url) {
+    const { page, check } = await start(browser, url);
+    await page.getByLabel("top-k").fill("1");
+    await generate(page, "He said that", 8);
+    await rests(page);
+    const first = await textOf(page);
+    await page.getByLabel("seed").fill("5");
+    await page.getByRole("button", { name: /^Generate/ }).click();
+    await page.waitForFunction(() => document.querySelectorAll(".history option").length === 2);
+    await rests(page);
+    assert.equal(await textOf(page), first, "the most likely token does not depend on the seed");
+    const draw = async () => {
+        const from = await cellOf(page, 1, 2, { id: "snapshot" });
+        const to = await cellOf(page, 2, 4, { id: "snapshot" });
+        await page.mouse.move(from.x, from.y);
+        await page.mouse.down();
+        await page.mouse.move(to.x, to.y, { steps: 4 });
+        await page.mouse.up();
+    };
+    await draw();
+    assert.match(await fragmentOf(page), /off=L1H2,L1H3,L1H4,L2H2,L2H3,L2H4/);
+    await draw();
+    assert.doesNotMatch(await fragmentOf(page), /off=/);
+    await draw();
+    await page.getByRole("button", { name: "Generate again" }).click();
+    await page.waitForFunction(() => document.querySelectorAll(".history option").length === 3);
+    await rests(page);
+    const labels = await page.locator(".history option").allInnerTexts();
+    assert.deepEqual(
+        labels.map((label) => /^(\d): He said that/.exec(label)[1]),
+        ["3", "2", "1"],
+    );
+    assert.match(labels[0], /seed 5 · 6 disabled$/);
+    await page.getByLabel("history").selectOption("2");
+    await settled(page);
+    assert.equal(await textOf(page), first);
+    await page.getByRole("tab", { name: "Side by side" }).click();
+    await page.locator(".choice select").last().selectOption("2");
+    await page.locator(".choice select").first().selectOption("1");
+    assert.match(await page.locator(".lead").last().innerText(), /identical/);
+    await sound(page);
+    await check();
+}
+
 /* What was typed outlives tabs and reloads. */
 async function keeping(browser, url) {
     const { page, check } = await start(browser, url);
@@ -511,6 +557,7 @@ else {
     test("a text is measured, a finding leads to its heads", () => diagnosing(browser, url));
     test("the same at 390 px in the dark", () => diagnosing(browser, url, { width: 390, theme: "dark" }));
     test("one token, one row: text, heads, map and the server's numbers", () => oneRow(browser, url));
+    test("top-k, a rectangle of heads, earlier texts", () => history(browser, url));
     test("what was typed outlives tabs and reloads", () => keeping(browser, url));
     test("a short text gives no curve, and a curve says how sure it is", () => howSure(browser, url));
     test("heads are ranked, disabled and tried", () => pruning(browser, url));

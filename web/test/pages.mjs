@@ -141,6 +141,52 @@ async function summary(browser, options) {
     await check();
 }
 
+/* The card: rank, examples that lead to their row, a link that opens it again, pictures of it. */
+async function card(browser, options) {
+    const { page, check } = await openFile(browser, realReport(), { ...options, fragment: "#sel=L7H3" });
+    const data = dataOf(realReport());
+    assert.match(
+        await textOf(page, ".rank"),
+        /^\d+(st|nd|rd|th) most focused of 64 heads; \d+\w\w in pruning order/,
+    );
+    const example = page.locator(".examples li button").first();
+    assert.equal(await page.locator(".examples li button").count(), 3);
+    const row = Number(/\((\d+)\) puts/.exec(await example.getAttribute("title"))[1]);
+    const at = (7 * 8 + 3) * 3;
+    const rows = new Float32Array(Uint8Array.from(Buffer.from(data.tokens.active.row.data, "base64")).buffer);
+    assert.equal(row, rows[at]);
+    await example.click();
+    assert.match(await fragmentOf(page), new RegExp(`token=${row}`));
+    for (const kind of ["SVG", "PNG"]) {
+        const [file] = await Promise.all([
+            page.waitForEvent("download"),
+            page.getByRole("button", { name: `L7H3 as ${kind}` }).click(),
+        ]);
+        const path = `${folder}/L7H3.${kind}`;
+        await file.saveAs(path);
+        const bytes = readFileSync(path);
+        if (kind === "SVG") {
+            const text = bytes.toString("utf8");
+            assert.match(text, /^<svg [^]*L7H3 · induction head[^]*<image [^]*Most active[^]*<\/svg>$/);
+            const root = await page.evaluate(
+                (svg) => new DOMParser().parseFromString(svg, "image/svg+xml").documentElement.nodeName,
+                text,
+            );
+            assert.equal(root, "svg");
+        } else {
+            assert.equal(bytes.subarray(1, 4).toString("latin1"), "PNG");
+            assert.equal(bytes.readUInt32BE(16), 1440);
+        }
+    }
+    await page.getByRole("button", { name: "Copy a link to L7H3" }).click();
+    const fragment = await page.evaluate(() => location.hash);
+    await sound(page);
+    await check();
+    const again = await openFile(browser, realReport(), { ...options, fragment });
+    assert.match(await title(again.page), /^L7H3/);
+    await again.check();
+}
+
 async function everyTab(browser, options) {
     const { page, check } = await openFile(browser, realReport(), options);
     const tabs = await page.getByRole("tab").count();
@@ -422,6 +468,8 @@ export function pages(browser) {
             test(`the same by keyboard alone (${width} px, ${theme})`, () => byKeyboard(browser, options));
             test(`the summary: each claim leads to its evidence (${width} px, ${theme})`, () =>
                 summary(browser, options));
+            test(`a head's card: rank, examples, link, SVG and PNG (${width} px, ${theme})`, () =>
+                card(browser, options));
             test(`every tab: no fault by axe-core (${width} px, ${theme})`, () => everyTab(browser, options));
         }
     test("tokens: where they look, rows that add up, markup as text", () => tokens(browser));

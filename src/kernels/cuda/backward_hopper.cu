@@ -27,8 +27,8 @@ const char *backward_hopper_refuses(const problem &p, const hl_attention_gradien
         if (!tensor_map_takes(rows))
             return "rows that do not lie on 16 bytes";
     }
-    if (p.window_block > 0)
-        return "windows in blocks";
+    if (p.window_block > 0 || p.row_bias != nullptr)
+        return "windows in blocks, or biases of rows";
     if (p.window_sink > 0 || p.softcap != 0.0f || p.alibi_slopes != nullptr ||
         p.key_bias != nullptr)
         return "kept keys, softcap, ALiBi or key bias";

@@ -286,8 +286,8 @@ const char *backward_portable_refuses(const problem &p, const hl_attention_gradi
         return "a GPU before sm_80";
     if (std::max(p.d_head, p.d_value) > MOST_D)
         return "d_head or d_value above 128";
-    if (p.window_block > 0)
-        return "windows in blocks";
+    if (p.window_block > 0 || p.row_bias != nullptr)
+        return "windows in blocks, or biases of rows";
     return rows_refuse(p, gradient, upstream);
 }
 

@@ -30,8 +30,8 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
     if (p.out.data == nullptr || !tensor_map_takes(p.q) || !tensor_map_takes(p.k) ||
         !tensor_map_takes(p.v) || !tensor_map_takes(p.out))
         return "rows that do not lie on 16 bytes";
-    if (p.window_block > 0)
-        return "windows in blocks";
+    if (p.window_block > 0 || p.row_bias != nullptr)
+        return "windows in blocks, or biases of rows";
     if (p.softcap != 0.0f || p.alibi_slopes != nullptr || p.key_bias != nullptr ||
         !(p.scale > 0.0f))
         return "softcap, ALiBi, key bias, or a scale not above 0";

@@ -160,6 +160,8 @@ const char *portable_refuses(const problem &p, const cudaDeviceProp &device)
         return "types other than bf16 or fp16 throughout";
     if (std::max(p.d_head, p.d_value) > 256)
         return "d_head or d_value above 256";
+    if (p.row_bias != nullptr)
+        return "biases of rows";
     if (p.result.segment_mass != nullptr)
         return "segment_mass";
     if ((p.n_queries + int64_t{ TILE_ROWS } - 1) / TILE_ROWS * p.n_batch * p.n_heads > INT32_MAX)

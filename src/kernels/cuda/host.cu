@@ -81,6 +81,7 @@ static hl_status send_problem(mirror &m, hl_attention &a)
     HL_CUDA_TRY(m.send(a.key_length, n_batch * sizeof *a.key_length, false));
     HL_CUDA_TRY(m.send(a.alibi_slopes, n_heads * sizeof *a.alibi_slopes, false));
     HL_CUDA_TRY(m.send(a.key_bias, n_heads * n_keys * sizeof *a.key_bias, false));
+    HL_CUDA_TRY(m.send(a.row_bias, n_batch * a.n_queries * n_keys * sizeof *a.row_bias, false));
     HL_CUDA_TRY(m.send(a.sinks, n_heads * sizeof *a.sinks, false));
     HL_CUDA_TRY(m.send(a.gates, n_heads * sizeof *a.gates, false));
     return m.send(a.segments,

@@ -93,6 +93,7 @@ problem describe(const hl_attention_result *result, const hl_attention *a)
     p.key_length     = a->key_length;
     p.alibi_slopes   = a->alibi_slopes;
     p.key_bias       = a->key_bias;
+    p.row_bias       = a->row_bias;
     p.sinks          = a->sinks;
     p.gates          = a->gates;
     p.segments       = a->segments;

@@ -56,6 +56,7 @@ hl_status op_embed(hl_device *device, const hl_device_embed *embed);
 hl_status op_norm(hl_device *device, const hl_device_norm *norm);
 hl_status op_angles(hl_device *device, const hl_device_angles *angles);
 hl_status op_heads(hl_device *device, const hl_device_heads *heads);
+hl_status op_select(hl_device *device, const hl_device_select *select);
 hl_status op_gate_heads(hl_device *device, const hl_device_gate_heads *gates);
 hl_status op_activate(hl_device *device, const hl_device_activate *activate);
 hl_status op_copy_rows(hl_device *device, const hl_device_copy_rows *copy);

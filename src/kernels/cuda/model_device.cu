@@ -261,6 +261,7 @@ static const hl_device_ops table = {
     .angles        = op_angles,
     .heads         = op_heads,
     .activate      = op_activate,
+    .select        = op_select,
     .gate_heads    = op_gate_heads,
     .copy_rows     = op_copy_rows,
     .conv          = op_conv,

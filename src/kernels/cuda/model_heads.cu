@@ -5,6 +5,7 @@
  * projection to a single rounding at the end.  They are in shared memory, where the two elements of
  * a RoPE pair meet. */
 #include "kernels/cuda/model.cuh"
+#include "kernels/select.h"
 
 namespace headlight
 {
@@ -368,6 +369,94 @@ hl_status op_gate_heads(hl_device *device, const hl_device_gate_heads *o)
     else
         launch_gates<__half>(device, *o, n);
     return check(cudaGetLastError(), "the gates of heads");
+}
+
+/* ------------------------------------------------------- keys of sparse attention */
+
+constexpr int SELECT_THREADS = 256;
+
+/* One block per row, a warp per key. */
+template <typename T>
+__global__ static void __launch_bounds__(SELECT_THREADS)
+    select_keys(const __grid_constant__ hl_device_select s)
+{
+    int64_t      row   = blockIdx.x;
+    row_place    place = place_of(s.places, row);
+    float       *out   = s.out + row * s.n_keys;
+    const T     *q     = static_cast<const T *>(s.q) + row * s.n_heads * s.d_head;
+    const float *weight = s.weight + row * s.n_heads;
+    int          lane   = threadIdx.x % 32;
+
+    if (!place.counts)
+        return;
+    int64_t  n        = s.places.start[place.batch] + place.row + 1;
+    int64_t  sequence = s.places.sequences[place.batch];
+    const T *keys     = static_cast<const T *>(s.keys) + sequence * s.n_ctx * s.d_head;
+    for (int64_t key = threadIdx.x / 32; key < n; key += SELECT_THREADS / 32) {
+        float score = 0.0f;
+
+        for (int64_t head = 0; head < s.n_heads; head++) {
+            float sum = 0.0f;
+            for (int64_t i = lane; i < s.d_head; i += 32)
+                sum = fmaf(to_float(q[head * s.d_head + i]), to_float(keys[key * s.d_head + i]), sum);
+            score = fmaf(weight[head], fmaxf(sum_warp(sum), 0.0f), score);
+        }
+        if (lane == 0)
+            out[key] = score;
+    }
+    __syncthreads();
+    __shared__ int counted, equal;
+    uint32_t       least = 0;
+    for (int bit = 31; bit >= 0 && n > s.n_top; bit--) {
+        uint32_t next  = least | 1u << bit;
+        int      count = 0;
+
+        if (threadIdx.x == 0)
+            counted = 0;
+        __syncthreads();
+        for (int64_t i = threadIdx.x; i < n; i += SELECT_THREADS)
+            count += hl_select_order(out[i]) >= next;
+        atomicAdd(&counted, count);
+        __syncthreads();
+        least = counted >= s.n_top ? next : least;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        equal = 0;
+    __syncthreads();
+    int above = 0;
+    for (int64_t i = threadIdx.x; i < n; i += SELECT_THREADS)
+        above += hl_select_order(out[i]) > least;
+    atomicAdd(&equal, above);
+    __syncthreads();
+    if (threadIdx.x == 0 && n > s.n_top) { /* of equal scores the first stay: in order */
+        int64_t left = s.n_top - equal;
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t order = hl_select_order(out[i]);
+            out[i]         = order > least || (order == least && left-- > 0) ? 0.0f : -INFINITY;
+        }
+    }
+    for (int64_t i = threadIdx.x; i < s.n_keys; i += SELECT_THREADS) {
+        if (i >= n)
+            out[i] = -INFINITY;
+        else if (n <= s.n_top)
+            out[i] = 0.0f;
+    }
+}
+
+hl_status op_select(hl_device *device, const hl_device_select *o)
+{
+    unsigned n_rows = static_cast<unsigned>(o->places.n_batch * o->places.batch_rows);
+
+    if (n_rows == 0)
+        return HL_OK;
+    if (o->dtype == HL_DTYPE_F32)
+        select_keys<float><<<n_rows, SELECT_THREADS, 0, device->stream>>>(*o);
+    else if (o->dtype == HL_DTYPE_BF16)
+        select_keys<__nv_bfloat16><<<n_rows, SELECT_THREADS, 0, device->stream>>>(*o);
+    else
+        select_keys<__half><<<n_rows, SELECT_THREADS, 0, device->stream>>>(*o);
+    return check(cudaGetLastError(), "the keys of sparse attention");
 }
 
 } // namespace headlight

@@ -188,7 +188,7 @@ __global__ static void __launch_bounds__(PATTERN_THREADS)
             continue;
         push_below(all, score);
         choose(chosen, row, key, score);
-        max_size = fmax(max_size, fabs(score));
+        max_size = score != -INFINITY ? fmax(max_size, fabs(score)) : max_size;
         out[key] = static_cast<float>(score);
     }
     all            = across_block(all);

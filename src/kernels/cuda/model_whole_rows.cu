@@ -115,6 +115,7 @@ bool has_quick_patterns(const hl_device_patterns *o)
 
     return o->lse != nullptr && o->statistics == nullptr && narrow && a->k.dtype == a->q.dtype &&
            a->softcap == 0.0 && a->alibi_slopes == nullptr && a->key_bias == nullptr &&
+           a->row_bias == nullptr &&
            is_wide({ a->k.data },
                    { a->d_head, a->k.row_stride, a->k.head_stride, a->k.batch_stride });
 }

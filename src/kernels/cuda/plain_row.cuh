@@ -101,6 +101,9 @@ __device__ inline double score_of(const problem &p, const plain_row &row, int ke
         score += static_cast<double>(p.alibi_slopes[row.head]) * (key - row.position);
     if (p.key_bias != nullptr)
         score += p.key_bias[static_cast<int64_t>(row.head) * p.n_keys + key];
+    if (p.row_bias != nullptr)
+        score += p.row_bias[(static_cast<int64_t>(row.batch) * p.n_queries + row.query) * p.n_keys +
+                            key];
     return score;
 }
 

@@ -38,6 +38,7 @@ struct problem {
     const int64_t *key_length;
     const float   *alibi_slopes;
     const float   *key_bias;
+    const float   *row_bias;
     const float   *sinks;
     const float   *gates;
     const uint8_t *segments;

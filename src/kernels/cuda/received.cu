@@ -131,7 +131,8 @@ __global__ static void __launch_bounds__(RECEIVED_THREADS)
         ptx::copy_wait();
         __syncthreads();
         multiply_keys<T, DIM>(scores, shared.k + warp * 16, shared.q);
-        bool open = plain && tile.is_open(p, tile.first_key + warp * 16, 16, tile.start + first,
+        /* Rows beyond the last are zero: a key of NaN has scores of NaN for them, too. */
+        bool open = plain && first + RECEIVED_ROWS <= p.n_queries && tile.is_open(p, tile.first_key + warp * 16, 16, tile.start + first,
                                           tile.start + first + RECEIVED_ROWS - 1);
 #pragma unroll
         for (int i = 0; i < RECEIVED_ROWS / 2; i++) {
@@ -146,7 +147,9 @@ __global__ static void __launch_bounds__(RECEIVED_THREADS)
                 score        = row.score(p, key + 8 * r, scores[i / 4][i % 4]);
             }
             float weight = ptx::exp2_fast(score - shared.lse[column]);
-            sum[r] += open || row.keys.has(key + 8 * r) ? weight : 0.0f;
+            bool counts =
+                open || (first + column < p.n_queries && row.keys.has(key + 8 * r));
+            sum[r] += counts ? weight : 0.0f;
         }
         total[0] += sum[0];
         total[1] += sum[1];

@@ -72,12 +72,13 @@ struct received_tile {
         return begin + block * ROWS;
     }
 
-    /* Whether all rows of a block see all 64 keys from `key` on. */
+    /* Whether all rows of a block exist and see all 64 keys from `key` on.  Rows beyond the last are
+     * zero: a key of NaN has scores of NaN for them, too. */
     __device__ __forceinline__ bool is_open(const problem &p, int key, int block) const
     {
         int first = start + first_row(block), last = first + ROWS - 1;
 
-        return key + 64 <= length && key + 63 <= first + p.window_right &&
+        return first_row(block) + ROWS <= p.n_queries && key + 64 <= length && key + 63 <= first + p.window_right &&
                (key >= last - p.window_left || key + 64 <= p.window_sink);
     }
 };
@@ -157,9 +158,9 @@ template <typename S> struct received_consumer {
                 float weight = ptx::exp2_fast(
                     fmaf(scores[4 * i + j], scale, -((j & 1) != 0 ? own.y : own.x)));
                 if (MASKED) {
-                    int position =
-                        tile.start + tile.first_row(n) + 8 * i + 2 * (lane % 4) + (j & 1);
-                    if (!visible(p, tile.length, position).has(key + 8 * (j >> 1)))
+                    int row = tile.first_row(n) + 8 * i + 2 * (lane % 4) + (j & 1);
+                    if (row >= p.n_queries ||
+                        !visible(p, tile.length, tile.start + row).has(key + 8 * (j >> 1)))
                         weight = 0.0f;
                 }
                 sum[j >> 1] += weight;

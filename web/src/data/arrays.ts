@@ -108,6 +108,19 @@ export function shapeOf(array: ArrayLike): number[] {
     return shape;
 }
 
+/* The place of one value among all, 1 for the lowest, and how many there are; null: it is NaN. */
+export function rankOf(list: Float32Array, index: number): { rank: number; n: number } | null {
+    const value = list[index];
+    if (Number.isNaN(value)) return null;
+    let rank = 1;
+    let n = 0;
+    for (const other of list) {
+        if (other < value) rank++;
+        if (!Number.isNaN(other)) n++;
+    }
+    return { rank, n };
+}
+
 /* Mean of what is not NaN; NaN of nothing. */
 export function mean(list: Iterable<number>): number {
     let sum = 0;

@@ -32,12 +32,20 @@ export function rowOf(map: AttentionMap, row: number): Float32Array {
     return out.map((p) => p * factor);
 }
 
+/* A row in which a head puts much on one token beside the first. */
+export interface ActiveRow {
+    row: number;
+    key: number;
+    attention: number;
+}
+
 export class TokenView {
     readonly texts: string[];
     readonly kinds: number[];
     private maps: { bytes: Uint8Array; peaks: Float32Array | null } | null = null;
     private meanMap: AttentionMap | null | undefined;
     private rows: Float32Array | null | undefined;
+    private activeRows: Float32Array[] | null = null;
     readonly meanEntropies: Float32Array | null; /* (tokens) over all heads */
 
     constructor(private readonly raw: RawTokens) {
@@ -58,6 +66,18 @@ export class TokenView {
     get entropies(): Float32Array | null {
         if (this.rows === undefined) this.rows = values(this.raw.entropy);
         return this.rows;
+    }
+
+    /* Where a head is most active, the clearest row first. */
+    active(layer: number, head: number): ActiveRow[] {
+        const { active } = this.raw;
+        if (!active) return [];
+        const [, heads, n] = shapeOf(active.row);
+        this.activeRows ??= [values(active.row)!, values(active.key)!, values(active.attention)!];
+        const [row, key, attention] = this.activeRows;
+        return Array.from({ length: n }, (_, i) => (layer * heads + head) * n + i)
+            .filter((at) => row[at] >= 0 && row[at] < this.n && key[at] < this.n)
+            .map((at) => ({ row: row[at], key: key[at], attention: attention[at] }));
     }
 
     /* The map of one head; null where the report holds none. */

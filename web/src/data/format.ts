@@ -75,6 +75,7 @@ export interface RawProfile {
               names: string[];
               index: ArrayLike;
               value?: ArrayLike;
+              uncertain?: ArrayLike;
               colors?: { light: string[]; dark: string[] }; /* of each name */
           };
     type_rules?: string[];
@@ -96,6 +97,7 @@ export interface RawTokens {
     mean_entropy?: ArrayLike;
     mean?: ArrayLike;
     mean_peak?: ArrayLike;
+    active?: { row: ArrayLike; key: ArrayLike; attention: ArrayLike }; /* (layers, heads, n) each */
     maps?: { heads: HeadRef[]; packed?: "triangle" | "square"; data: Packed; row_peak?: ArrayLike };
 }
 

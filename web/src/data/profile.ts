@@ -106,6 +106,13 @@ export class Profile {
         return types.colors?.[theme][types.names.indexOf(type)] ?? "";
     }
 
+    /* Could other rows of the text give the head another type? */
+    isUncertain(index: number): boolean {
+        const types = this.raw.types;
+        if (!types || Array.isArray(types)) return false;
+        return this.array("uncertain", types.uncertain)?.[index] === 1;
+    }
+
     /* Why a head has its type: what the rule looks at, and how much of that it has. */
     rule(index: number): string {
         const rules = this.raw.type_rules;

@@ -196,8 +196,12 @@ export const toJson = (table: Table): string =>
 
 /* A file for the reader's disk; nothing is asked of any server. */
 export function download(name: string, type: string, text: string): void {
+    save(name, new Blob([text], { type }));
+}
+
+export function save(name: string, blob: Blob): void {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.href = URL.createObjectURL(blob);
     link.download = name.replace(/[^\w.-]+/g, "-");
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);

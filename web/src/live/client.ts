@@ -1,6 +1,6 @@
 /* client.ts - what the page asks of `headlight serve`: see doc/serve.md.  All of it from where the
  * page itself came from. */
-import type { Definition, RawProfile } from "../data/format";
+import type { Definition, RawProfile, RawTokens } from "../data/format";
 
 export interface ModelInfo {
     id: string;
@@ -15,6 +15,8 @@ export interface ModelInfo {
     path?: string; /* where it lies; its last part alone for pages from other machines */
     version: string;
     definitions: Record<string, Definition>; /* what "?" opens */
+    profile?: RawProfile; /* of `headlight try`: what was measured, and a text that was looked at */
+    tokens?: RawTokens & { ids: number[] };
 }
 
 /* What is asked of every head: nats and of ln n, with the first key and without. */
@@ -39,6 +41,7 @@ export interface Request {
     maxTokens: number;
     temperature: number;
     topP: number;
+    topK: number; /* 0: all tokens */
     seed: number;
     off: string[];
     withPrompt: boolean; /* events of the prompt's tokens too */
@@ -159,6 +162,7 @@ export class Client {
                 max_tokens: request.maxTokens,
                 temperature: request.temperature,
                 top_p: request.topP,
+                top_k: request.topK,
                 seed: request.seed,
                 stream: true,
                 headlight: { entropy: true, prompt: request.withPrompt, rows: ROWS, off: request.off },

@@ -8,6 +8,7 @@ export interface Draft {
     maxTokens: number;
     temperature: number;
     topP: number;
+    topK: number; /* 0: all tokens */
     seed: number;
     own: string; /* a text to test; "": the one that was generated */
 }
@@ -17,6 +18,7 @@ export const FIRST_DRAFT: Draft = {
     maxTokens: 64,
     temperature: 0.8 /* at 0 small models soon repeat themselves */,
     topP: 0.95,
+    topK: 0,
     seed: 0,
     own: "",
 };

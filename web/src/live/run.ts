@@ -10,6 +10,7 @@ export interface Settings {
     maxTokens: number;
     temperature: number;
     topP: number;
+    topK: number;
     seed: number;
     off: string[];
 }
@@ -34,7 +35,15 @@ export class Run {
         readonly settings: Settings,
         private readonly nLayers: number,
         private readonly nHeads: number,
+        readonly number = 0 /* from 1, as they were begun */,
     ) {}
+
+    /* "2: Once upon a time · seed 0 · 3 disabled" */
+    get label(): string {
+        const { prompt, seed, off } = this.settings;
+        const short = prompt.length > 24 ? `${prompt.slice(0, 23)}…` : prompt;
+        return `${this.number}: ${short} · seed ${seed}${off.length ? ` · ${off.length} disabled` : ""}`;
+    }
 
     get size(): number {
         return this.nLayers * this.nHeads;

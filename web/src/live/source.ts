@@ -7,7 +7,7 @@
 import { Lens } from "../data/lens";
 import { Profile } from "../data/profile";
 import type { Source } from "../data/source";
-import type { AttentionMap } from "../data/attention";
+import { TokenView, type AttentionMap } from "../data/attention";
 import type { Definition } from "../data/format";
 import type { Trace } from "../data/trace";
 import { keepDraft, readDraft, type Draft } from "./draft";
@@ -17,6 +17,8 @@ import { Study } from "./study";
 
 const REDRAW = 60; /* milliseconds, at the least */
 const RETRY = 1000;
+const MOST_RUNS = 8;
+const MOST_MAPPED = 128; /* tokens of the first text in maps */
 
 export class LiveSource implements Source {
     readonly kind = "live";
@@ -24,29 +26,37 @@ export class LiveSource implements Source {
     readonly definitions: Record<string, Definition>;
     profiles: Profile[]; /* one: bare, until a text was measured */
     readonly study: Study;
-    readonly tokens = null;
+    readonly tokens: TokenView | null;
     readonly compare = null;
     readonly sweep = null;
     readonly version: string;
     lens: Lens | null = null;
     runs: Run[] = []; /* the newest first */
+    shown = 0; /* the one that Live shows */
+    private begun = 0;
     tried: Run[] = []; /* of the Prune tab: without some heads, and with all of them */
     draft: Draft = readDraft(() => sessionStorage);
     private listeners = new Set<() => void>();
     private timer = 0;
     private abort = new AbortController();
     private maps = new Map<string, AttentionMap>();
+    private firstMaps = new Map<string, AttentionMap>();
 
     constructor(
         readonly client: Client,
         readonly model: ModelInfo,
     ) {
         this.version = model.version;
+        this.tokens = model.tokens ? new TokenView(model.tokens) : null;
         this.definitions = model.definitions;
         this.study = new Study(client, model, () => {
             if (this.study.profile) this.profiles = [this.study.profile];
             this.changed();
         });
+        if (model.profile) {
+            this.profiles = [new Profile(model.profile, 0)];
+            return;
+        }
         const blank = model.layers.map(() => new Array<null>(model.n_heads).fill(null));
         this.profiles = [
             new Profile(
@@ -63,12 +73,17 @@ export class LiveSource implements Source {
     }
 
     get run(): Run | null {
-        return this.runs[0] ?? null;
+        return this.runs[this.shown] ?? null;
     }
 
     /* What is put to the test: the reader's own text, or the one that was generated. */
     get tested(): string {
-        return this.draft.own.trim() ? this.draft.own : (this.run?.whole ?? "");
+        return this.draft.own.trim() ? this.draft.own : (this.run?.whole ?? this.firstText);
+    }
+
+    /* The text that the model was measured on when it was tried. */
+    private get firstText(): string {
+        return (this.tokens?.texts ?? []).join("").replace(/·/g, " ").replace(/⏎/g, "\n");
     }
 
     setDraft(change: Partial<Draft>): void {
@@ -100,11 +115,18 @@ export class LiveSource implements Source {
 
     async generate(settings: Settings): Promise<void> {
         this.stop();
-        const run = new Run(settings, this.model.n_layers, this.model.n_heads);
-        this.runs = [run, ...this.runs].slice(0, 2);
+        const run = new Run(settings, this.model.n_layers, this.model.n_heads, ++this.begun);
+        this.runs = [run, ...this.runs].slice(0, MOST_RUNS);
+        this.show(0);
+        await this.write(run);
+    }
+
+    /* Shows an earlier text again, or the newest. */
+    show(index: number): void {
+        this.shown = index;
         this.lens = null;
         this.maps.clear();
-        await this.write(run);
+        this.changed();
     }
 
     /* The same text with all heads and without some, beside the texts of the Live tab. */
@@ -116,6 +138,28 @@ export class LiveSource implements Source {
         this.tried = [less, all];
         await this.write(all);
         if (all.state === "done") await this.write(less);
+    }
+
+    /* The map of a head over the text that was looked at first, where it did not come with it. */
+    async firstMap(layer: number, head: number): Promise<AttentionMap | null> {
+        const { tokens } = this;
+        const name = `L${layer}H${head}`;
+        if (!tokens) return null;
+        const kept = tokens.map(layer, head) ?? this.firstMaps.get(name);
+        if (kept) return kept;
+        const ids = this.model.tokens!.ids.slice(0, MOST_MAPPED);
+        const map = mapFrom(await this.client.tokens(ids, [name], []), name);
+        this.firstMaps.set(name, map);
+        return map;
+    }
+
+    /* What the tested text costs without a head, more than with all of them. */
+    async worthOf(
+        head: string,
+    ): Promise<{ tokens: number; rise: number; interval: [number, number] | null }> {
+        const cost = await this.client.evaluate(this.tested, [[head]], new AbortController().signal);
+        const [one] = cost.settings;
+        return { tokens: cost.tokens, rise: one.nll - cost.nll, interval: one.interval ?? null };
     }
 
     private async write(run: Run): Promise<void> {

@@ -90,6 +90,7 @@ function LiveView({ tab, source }: { tab: Tab; source: LiveSource }) {
         if (tab === "lens" && ready && !source.lens)
             source.readLens().catch((error: Error) => setProblem(error.message));
     }, [tab, ready]);
+    if (tab === "heads") return <HeadsTab profile={source.profiles[0]} />;
     if (tab === "sides") return <SidesTab source={source} />;
     if (tab === "diagnosis") return <StudyTab source={source} />;
     if (tab === "sweep") return <PruneTab source={source} />;

@@ -30,7 +30,10 @@ export function AttentionView(props: Props) {
     const { map, theme } = props;
     const [holder, width] = useWidth<HTMLDivElement>();
     const canvas = useRef<HTMLCanvasElement>(null);
-    const size = Math.max(Math.min(width, props.mostSize ?? 460), 80);
+    const side = useRef<HTMLCanvasElement>(null);
+    const above = useRef<HTMLCanvasElement>(null);
+    const labels = width >= LEAST_LABELED;
+    const size = Math.max(Math.min(width - (labels ? LABELS.side : 0), props.mostSize ?? 460), 80);
     const whole = size / map.n;
     const view = useRef<View>({ x: 0, y: 0, scale: whole });
     const [place, setPlace] = useState<Place | null>(null);
@@ -55,6 +58,8 @@ export function AttentionView(props: Props) {
         pen.clearRect(0, 0, size, size);
         tiles.draw(pen, view.current, size, size, window.devicePixelRatio || 1);
         drawMarks(pen, view.current, size, map.n, props.token, place, colorsOf(theme));
+        if (side.current && above.current)
+            drawLabels(side.current, above.current, view.current, size, props, place);
     };
     useEffect(() => {
         view.current = { x: 0, y: 0, scale: whole };
@@ -147,29 +152,40 @@ export function AttentionView(props: Props) {
 
     return (
         <div ref={holder} class="attention-map">
-            <div
-                class="grid"
-                role="grid"
-                id={props.id}
-                tabIndex={0}
-                aria-label={`${props.label}. Drag to move, wheel or + and - to zoom.`}
-                aria-rowcount={map.n}
-                aria-colcount={map.n}
-                aria-activedescendant={`${props.id}-cell`}
-                onKeyDown={key}>
+            {labels ? (
                 <canvas
-                    ref={canvas}
+                    ref={above}
+                    class="labels"
                     aria-hidden="true"
-                    onPointerDown={down}
-                    onPointerMove={moveTo}
-                    onPointerUp={up}
-                    onPointerCancel={() => (drag.current = null)}
-                    onPointerLeave={() => setPlace(null)}
-                    onDblClick={() => show({ x: 0, y: 0, scale: whole })}
+                    style={{ marginLeft: `${LABELS.side}px` }}
                 />
-                <div class="unseen" role="row">
-                    <div role="gridcell" id={`${props.id}-cell`}>
-                        {place ? spoken(props, place) : "no cell"}
+            ) : null}
+            <div class="labeled">
+                {labels ? <canvas ref={side} class="labels" aria-hidden="true" /> : null}
+                <div
+                    class="grid"
+                    role="grid"
+                    id={props.id}
+                    tabIndex={0}
+                    aria-label={`${props.label}. Drag to move, wheel or + and - to zoom.`}
+                    aria-rowcount={map.n}
+                    aria-colcount={map.n}
+                    aria-activedescendant={`${props.id}-cell`}
+                    onKeyDown={key}>
+                    <canvas
+                        ref={canvas}
+                        aria-hidden="true"
+                        onPointerDown={down}
+                        onPointerMove={moveTo}
+                        onPointerUp={up}
+                        onPointerCancel={() => (drag.current = null)}
+                        onPointerLeave={() => setPlace(null)}
+                        onDblClick={() => show({ x: 0, y: 0, scale: whole })}
+                    />
+                    <div class="unseen" role="row">
+                        <div role="gridcell" id={`${props.id}-cell`}>
+                            {place ? spoken(props, place) : "no cell"}
+                        </div>
                     </div>
                 </div>
             </div>
@@ -182,6 +198,47 @@ export function AttentionView(props: Props) {
             </p>
         </div>
     );
+}
+
+/* ------------------------------------------------------------------------- labels */
+
+const LABELS = { side: 68, above: 56 };
+const LEAST_LABELED = 240;
+const LABEL_ROOM = 11; /* pixels for a line of text */
+
+/* The words of the tokens that are in sight, as many as there is room for; that of the place is always
+ * among them.  Rows look, columns are looked at. */
+function drawLabels(
+    side: HTMLCanvasElement,
+    above: HTMLCanvasElement,
+    view: View,
+    size: number,
+    { map, texts, theme, token }: Props,
+    place: Place | null,
+) {
+    const colors = colorsOf(theme);
+    const pens = [sized(side, LABELS.side, size), sized(above, size, LABELS.above)];
+    const every = Math.max(1, Math.ceil(LABEL_ROOM / view.scale));
+    pens.forEach((pen, across) => {
+        const from = across ? view.x : view.y;
+        const pointed = place ? (across ? place.key : place.row) : across ? -1 : token;
+        pen.clearRect(0, 0, across ? size : LABELS.side, across ? LABELS.above : size);
+        pen.font = `10.5px ${colors.font}`;
+        pen.textAlign = across ? "left" : "right";
+        pen.textBaseline = "middle";
+        for (let i = Math.max(0, Math.floor(from)); i < map.n && (i - from) * view.scale < size; i++) {
+            const near = pointed >= 0 && Math.abs(i - pointed) < every;
+            if (i !== pointed && (i % every || near)) continue;
+            const at = (i + 0.5 - from) * view.scale;
+            if (at < 0) continue;
+            pen.fillStyle = i === pointed ? colors.text : colors.muted;
+            pen.save();
+            pen.translate(across ? at : LABELS.side - 5, across ? LABELS.above - 5 : at);
+            if (across) pen.rotate(-Math.PI / 3);
+            pen.fillText(visible(texts[i] ?? "").slice(0, 10), 0, 0);
+            pen.restore();
+        }
+    });
 }
 
 function spoken({ map, texts }: Props, { row, key }: Place): string {

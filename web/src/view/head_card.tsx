@@ -1,11 +1,14 @@
 /* head_card.tsx - all about the chosen head; of several heads, their differences. */
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { headName, number } from "../base/format";
+import type { AttentionMap } from "../data/attention";
 import { METRICS, unitFactor, unitName, type Metric } from "../data/quantity";
 import type { Profile } from "../data/profile";
 import { curvesTable } from "../data/tables";
+import { LiveSource } from "../live/source";
 import { ofFirst, selectedHeads, useStore, type State, type Store } from "../store";
 import { AttentionView } from "./attention_map";
+import { Examples, Rank, Send, Worth } from "./card_parts";
 import { Histogram } from "./histogram";
 import { Ask, Nothing, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
@@ -32,6 +35,7 @@ export function HeadCard({ profile }: { profile: Profile }) {
             </Panel>
         );
     const first = heads[0];
+    const live = store.source.kind === "live";
     const type = profile.typeName(first.index);
     return (
         <Panel
@@ -42,6 +46,7 @@ export function HeadCard({ profile }: { profile: Profile }) {
                     {heads.length === 1 && type ? (
                         <span class="type">
                             {type}
+                            {profile.isUncertain(first.index) ? " (uncertain)" : ""}
                             <Ask term="type" />
                         </span>
                     ) : null}
@@ -49,13 +54,20 @@ export function HeadCard({ profile }: { profile: Profile }) {
             }
             actions={
                 <>
+                    {heads.length === 1 ? <Send profile={profile} head={first} /> : null}
                     {store.offHere ? (
                         <button
                             type="button"
                             class="quiet"
                             aria-pressed={isOff(store, first)}
                             onClick={() => store.toggleOff(first.layer, first.head)}>
-                            {isOff(store, first) ? "Mark as on" : "Mark as off"}
+                            {isOff(store, first)
+                                ? live
+                                    ? "Enable"
+                                    : "Mark as on"
+                                : live
+                                  ? "Disable"
+                                  : "Mark as off"}
                         </button>
                     ) : null}
                     <TableButton table={() => curvesTable(profile, heads)} />
@@ -66,6 +78,10 @@ export function HeadCard({ profile }: { profile: Profile }) {
             ) : (
                 <Several profile={profile} heads={heads} />
             )}
+            {heads.length === 1 ? <Worth head={first} /> : null}
+            {store.source.tokens && heads.length === 1 ? (
+                <Examples tokens={store.source.tokens} head={first} />
+            ) : null}
             <Curves profile={profile} heads={heads.slice(0, MOST_CURVES)} />
             <ByTokenType profile={profile} head={first} />
             <Pattern head={first} />
@@ -101,6 +117,7 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
     return (
         <>
             {rule ? <p class="rule">{rule.charAt(0).toUpperCase() + rule.slice(1)}</p> : null}
+            <Rank profile={profile} head={head} />
             <dl class="facts">
                 <div>
                     <dt>
@@ -238,12 +255,22 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
                         yLabel={unitName("renyi2", state.unit)}
                         logX
                         yFrom={0}
+                        yTo={flatTop(lines)}
                     />
                 </figure>
             )}
             {heads.length > 1 && <Legend lines={lines} />}
         </div>
     );
+}
+
+/* A head that always looks at one token has a curve of rounding errors: it is drawn as flat. */
+function flatTop(lines: Line[]): number | undefined {
+    const top = Math.max(
+        ...lines.flatMap(({ values }) => Array.from(values)).filter((value) => value > 0),
+        0,
+    );
+    return top < 0.05 ? 0.1 : undefined;
 }
 
 /* Where a text has kinds of tokens, the entropy on each. */
@@ -279,15 +306,36 @@ function ByTokenType({ profile, head }: { profile: Profile; head: HeadAt }) {
 
 /* ------------------------------------------------------------------ map and twins */
 
+/* The map of the report, or the one that the server makes. */
+function usePatternMap({ layer, head, index }: HeadAt): AttentionMap | null {
+    const { source } = useStore().store;
+    const kept = useMemo(() => source.tokens?.map(layer, head) ?? null, [source.tokens, index]);
+    const [fetched, setFetched] = useState<{ index: number; map: AttentionMap | null }>({
+        index: -1,
+        map: null,
+    });
+    useEffect(() => {
+        let asked = true;
+        if (!kept && source instanceof LiveSource)
+            source.firstMap(layer, head).then(
+                (map) => asked && setFetched({ index, map }),
+                () => undefined,
+            );
+        return () => void (asked = false);
+    }, [kept, index]);
+    return kept ?? (fetched.index === index ? fetched.map : null);
+}
+
 function Pattern({ head }: { head: HeadAt }) {
     const { store, state } = useStore();
     const { tokens } = store.source;
-    const map = useMemo(() => tokens?.map(head.layer, head.head) ?? null, [tokens, head.index]);
+    const map = usePatternMap(head);
     if (!tokens) return null;
     return (
         <figure class="pattern">
             <figcaption>
-                Pattern{ofFirst(store)} on the prompt of {tokens.n} tokens
+                Pattern{ofFirst(store)} on {map && map.n < tokens.n ? "the first" : "the prompt of"}{" "}
+                {map?.n ?? tokens.n} tokens
                 <Ask term="pattern" />
             </figcaption>
             {map ? (
@@ -302,7 +350,16 @@ function Pattern({ head }: { head: HeadAt }) {
                     onToken={(token) => store.set({ token })}
                 />
             ) : (
-                <Nothing title="This report has no attention map of this head">{`headlight report … --heads ${headName(head.layer, head.head)} adds it.`}</Nothing>
+                <Nothing
+                    title={
+                        store.source.kind === "live"
+                            ? "Computing the attention map…"
+                            : "This report has no attention map of this head"
+                    }>
+                    {store.source.kind === "live"
+                        ? ""
+                        : `headlight report … --heads ${headName(head.layer, head.head)} adds it.`}
+                </Nothing>
             )}
         </figure>
     );

@@ -8,7 +8,7 @@ import { headName, number } from "../base/format";
 import type { MapName } from "../base/palette";
 import type { Theme } from "../data/quantity";
 import { drawHeat } from "./heat_draw";
-import { cellAt, layOut, type HeatLayout } from "./heat_layout";
+import { cellAt, cellBox, layOut, type HeatLayout } from "./heat_layout";
 import { useWidth } from "./pieces";
 import { colorsOf, sized } from "./theme";
 
@@ -30,10 +30,11 @@ export interface HeatmapProps {
     describe?: (index: number) => string;
     onSelect: (layer: number, head: number, add: boolean) => void;
     onOff?: (layer: number, head: number) => void;
+    onBlock?: (cells: Cell[]) => void; /* heads in a rectangle that was drawn with the mouse */
     onActive?: (index: number | null) => void;
 }
 
-interface Cell {
+export interface Cell {
     layer: number;
     head: number;
 }
@@ -44,6 +45,8 @@ export function Heatmap(props: HeatmapProps) {
     const canvas = useRef<HTMLCanvasElement>(null);
     const [hovered, setHovered] = useState<Cell | null>(null);
     const [focused, setFocused] = useState(false);
+    const [drawn, setDrawn] = useState<Block | null>(null);
+    const blocked = useRef(false); /* the click that ends a rectangle selects nothing */
     const first = props.selected[0] ?? 0;
     const [cursor, setCursor] = useCursor({ layer: Math.floor(first / nHeads), head: first % nHeads });
     const layout = layOut(
@@ -104,8 +107,29 @@ export function Heatmap(props: HeatmapProps) {
         event.preventDefault();
     };
 
-    const point = (event: PointerEvent) => setHovered(cellUnder(event, layout));
+    const point = (event: PointerEvent) => {
+        const cell = cellUnder(event, layout);
+        setHovered(cell);
+        if (drawn && cell && !sameCell(cell, drawn.to)) setDrawn({ ...drawn, to: cell });
+    };
+    const begin = (event: PointerEvent) => {
+        const cell = cellUnder(event, layout);
+        setHovered(cell);
+        if (cell && props.onBlock && event.pointerType === "mouse" && event.button === 0)
+            setDrawn({ from: cell, to: cell });
+    };
+    const end = () => {
+        if (drawn && !sameCell(drawn.from, drawn.to)) {
+            blocked.current = true;
+            props.onBlock?.(cellsOf(drawn));
+        }
+        setDrawn(null);
+    };
     const press = (event: MouseEvent) => {
+        if (blocked.current) {
+            blocked.current = false;
+            return;
+        }
         const cell = cellUnder(event, layout);
         if (cell) {
             setCursor(cell);
@@ -132,15 +156,48 @@ export function Heatmap(props: HeatmapProps) {
                     ref={canvas}
                     aria-hidden="true"
                     onPointerMove={point}
-                    onPointerDown={point}
-                    onPointerLeave={() => setHovered(null)}
+                    onPointerDown={begin}
+                    onPointerUp={end}
+                    onPointerLeave={() => {
+                        setHovered(null);
+                        setDrawn(null);
+                    }}
                     onClick={press}
                 />
                 <GridCell {...props} cursor={cursor.current} />
             </div>
+            {drawn && !sameCell(drawn.from, drawn.to) && (
+                <i class="block" style={blockStyle(drawn, layout)} />
+            )}
             {hovered && <Tip {...props} cell={hovered} layout={layout} />}
         </div>
     );
+}
+
+/* ---------------------------------------------------------------------- rectangles */
+
+interface Block {
+    from: Cell;
+    to: Cell;
+}
+
+const sameCell = (a: Cell, b: Cell) => a.layer === b.layer && a.head === b.head;
+
+const span = (a: number, b: number): number[] =>
+    Array.from({ length: Math.abs(a - b) + 1 }, (_, i) => Math.min(a, b) + i);
+
+const cellsOf = ({ from, to }: Block): Cell[] =>
+    span(from.layer, to.layer).flatMap((layer) => span(from.head, to.head).map((head) => ({ layer, head })));
+
+function blockStyle({ from, to }: Block, layout: HeatLayout) {
+    const a = cellBox(layout, Math.min(from.layer, to.layer), Math.max(from.head, to.head));
+    const b = cellBox(layout, Math.max(from.layer, to.layer), Math.min(from.head, to.head));
+    return {
+        left: `${a.x}px`,
+        top: `${a.y}px`,
+        width: `${b.x + b.width - a.x}px`,
+        height: `${b.y + b.height - a.y}px`,
+    };
 }
 
 /* Where the keyboard is: known at once, though the picture follows a little later. */

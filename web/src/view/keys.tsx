@@ -48,8 +48,8 @@ export function Keys({ onClose }: { onClose: () => void }) {
                 ))}
             </dl>
             <p>
-                With the mouse: click chooses, Shift + click adds. The selection is part of the address, so
-                that a view can be sent.
+                With the mouse: click chooses, Shift + click adds, and a rectangle disables its heads. The
+                selection is part of the address, so that a view can be sent.
             </p>
         </dialog>
     );

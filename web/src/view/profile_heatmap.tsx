@@ -3,7 +3,7 @@ import type { Profile } from "../data/profile";
 import { selectedHeads, useStore } from "../store";
 import { Heatmap, type HeatmapProps } from "./heatmap";
 
-type Known = "nLayers" | "nHeads" | "theme" | "selected" | "onSelect" | "onOff";
+type Known = "nLayers" | "nHeads" | "theme" | "selected" | "onSelect" | "onOff" | "onBlock";
 
 export function ProfileHeatmap({
     profile,
@@ -20,6 +20,7 @@ export function ProfileHeatmap({
             selected={selectedHeads(profile, state.selected).map((head) => head.index)}
             onSelect={(layer, head, add) => store.select(layer, head, add)}
             onOff={fixed ? undefined : (layer, head) => store.toggleOff(layer, head)}
+            onBlock={fixed || !store.offHere ? undefined : (cells) => store.toggleBlock(cells)}
         />
     );
 }

@@ -6,12 +6,13 @@ import { useStore } from "../store";
 
 export function PromptBox({ source }: { source: LiveSource }) {
     const { store, state } = useStore();
-    const { prompt, maxTokens, temperature, topP, seed } = source.draft;
-    const busy = source.run?.state === "streaming" || source.run?.state === "lost";
+    const { prompt, maxTokens, temperature, topP, topK, seed } = source.draft;
+    const newest = source.runs[0];
+    const busy = newest?.state === "streaming" || newest?.state === "lost";
     const go = () => {
         if (!prompt) return;
         store.set({ token: -1 });
-        void source.generate({ prompt, maxTokens, temperature, topP, seed, off: state.off });
+        void source.generate({ prompt, maxTokens, temperature, topP, topK, seed, off: state.off });
     };
     const put = (change: Partial<Draft>) => {
         source.setDraft(change);
@@ -24,7 +25,7 @@ export function PromptBox({ source }: { source: LiveSource }) {
     };
     const field = (
         label: string,
-        name: "maxTokens" | "temperature" | "topP" | "seed",
+        name: "maxTokens" | "temperature" | "topP" | "topK" | "seed",
         step: number,
         most: number,
     ) => (
@@ -60,7 +61,26 @@ export function PromptBox({ source }: { source: LiveSource }) {
                 {field("tokens", "maxTokens", 1, source.model.n_ctx)}
                 {field("temperature", "temperature", 0.1, 5)}
                 {field("top-p", "topP", 0.05, 1)}
+                {field("top-k", "topK", 1, 1000000)}
                 {field("seed", "seed", 1, 999999)}
+                {source.runs.length > 1 ? (
+                    <label>
+                        history{" "}
+                        <select
+                            class="history"
+                            value={String(source.shown)}
+                            onChange={(event) => {
+                                store.set({ token: -1 });
+                                source.show(Number(event.currentTarget.value));
+                            }}>
+                            {source.runs.map((run, i) => (
+                                <option key={run.number} value={String(i)}>
+                                    {run.label}
+                                </option>
+                            ))}
+                        </select>
+                    </label>
+                ) : null}
                 {state.off.length ? (
                     <span class="off-list" role="status">
                         <b>{plural(state.off.length, "head")} disabled:</b> {state.off.join(", ")}{" "}

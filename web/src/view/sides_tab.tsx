@@ -1,5 +1,5 @@
 /* sides_tab.tsx - this text and the one before it, and where they part. */
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { axisAround } from "../base/axis";
 import { number, plural, visible } from "../base/format";
 import { extent, mean } from "../data/arrays";
@@ -15,7 +15,28 @@ import { EntropyScale, entropyColor, Scale } from "./scale";
 import { TokenText } from "./token_text";
 
 export function SidesTab({ source }: { source: LiveSource }) {
-    const [now, before] = source.runs;
+    const [chosen, setChosen] = useState<[number, number]>([0, 0]); /* their numbers; 0: the newest two */
+    const runOf = (number: number, otherwise: number): Run | undefined =>
+        source.runs.find((run) => run.number === number) ?? source.runs[otherwise];
+    const [now, before] = [runOf(chosen[0], 0), runOf(chosen[1], 1)];
+    const choose = (which: 0 | 1, label: string, run: Run) => (
+        <label>
+            {label}{" "}
+            <select
+                class="history"
+                value={String(run.number)}
+                onChange={(event) => {
+                    const number = Number(event.currentTarget.value);
+                    setChosen(which ? [chosen[0], number] : [number, chosen[1]]);
+                }}>
+                {source.runs.map((one) => (
+                    <option key={one.number} value={String(one.number)}>
+                        {one.label}
+                    </option>
+                ))}
+            </select>
+        </label>
+    );
     if (!now || !before)
         return (
             <Panel title="Side by side" class="wide">
@@ -26,6 +47,11 @@ export function SidesTab({ source }: { source: LiveSource }) {
         );
     return (
         <>
+            {source.runs.length > 2 ? (
+                <p class="lead choice">
+                    {choose(1, "Before", before)} {choose(0, "Now", now)}
+                </p>
+            ) : null}
             <Texts now={now} before={before} />
             <Heads source={source} now={now} before={before} />
         </>
