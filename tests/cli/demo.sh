@@ -30,7 +30,7 @@ run generate models/demo "The old man looked out at the sea, and said" -n 96 -t 
     --seed 11 --on-spike warn --no-monitor
 expect_line "the text has a spike, as the demonstration says" 0 "token 48 'ause': a spike, z = 3\."
 run show "$scratch/demo/loop.trace" --table repetition --csv
-expect_line "the other repeats 22 tokens" 0 '^160,.*,22,22,58,[0-9]+$'
+expect_line "the other repeats 22 tokens" 0 '^160,.*,22,22,58,[0-9]+'
 result "the reports have the spike and the loop" \
     "$(grep -q '"spikes":\[[0-9]' "$scratch/demo/report.html" &&
         grep -q '"spikes":\[\]' "$scratch/demo/loop.html" &&
