@@ -398,11 +398,16 @@ static void heads_case(hl_dtype dtype, int64_t d, hl_head_norm norm, bool interl
     twin    cosine      = twin_rows(HL_DTYPE_F32, BATCH * ROWS * (n_pairs + 1));
     twin    sine        = twin_rows(HL_DTYPE_F32, BATCH * ROWS * (n_pairs + 1));
     twin    frequencies = twin_rows(HL_DTYPE_F32, BATCH * (n_pairs + 1));
+    twin    factors     = twin_rows(HL_DTYPE_F32, BATCH);
 
     EACH_SIDE(side)
     {
-        hl_device_angles angles = { cosine.at[side], sine.at[side], frequencies.at[side],
-                                    n_pairs,         1.25f,         places_of(&places, side) };
+        hl_device_angles angles = { .cosine      = cosine.at[side],
+                                    .sine        = sine.at[side],
+                                    .frequencies = frequencies.at[side],
+                                    .factors     = factors.at[side],
+                                    .n_pairs     = n_pairs,
+                                    .places      = places_of(&places, side) };
         hl_norm          one    = { HL_NORM_RMS, 1e-6f, weight.at[side], NULL };
         hl_device_heads  h      = { .qkv           = qkv.at[side],
                                     .k_cache       = k.at[side],
@@ -434,7 +439,7 @@ static void heads_case(hl_dtype dtype, int64_t d, hl_head_norm norm, bool interl
     compare("heads, qkv", &qkv, dtype, dtype);
     compare("heads, k", &k, dtype, dtype);
     compare("heads, v", &v, dtype, dtype);
-    twin *all[] = { &qkv, &k, &v, &weight, &places, &cosine, &sine, &frequencies };
+    twin *all[] = { &qkv, &k, &v, &weight, &places, &cosine, &sine, &frequencies, &factors };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         twin_free(all[i]);
 }
@@ -553,10 +558,11 @@ static void test_values(void **state)
 static void test_reduce(void **state)
 {
     enum { HEADS = 3, LENGTH = 300, N = 2 * HEADS * LENGTH, TYPES = 2 };
-    twin values = twin_rows(HL_DTYPE_F32, 9 * N), mass = twin_rows(HL_DTYPE_F32, N * TYPES);
-    twin sums = twin_of(NULL, HEADS * 4 * sizeof(hl_run_sums));
-    twin bins = twin_of(NULL, HEADS * HL_N_HISTOGRAMS * 64 * 8);
-    twin look = twin_of(NULL, HEADS * TYPES * TYPES * 8);
+    twin values        = twin_rows(HL_DTYPE_F32, HL_ROW_STATISTICS * N),
+         mass          = twin_rows(HL_DTYPE_F32, N * TYPES);
+    twin          sums = twin_of(NULL, HEADS * 4 * sizeof(hl_run_sums));
+    twin          bins = twin_of(NULL, HEADS * HL_N_HISTOGRAMS * 64 * 8);
+    twin          look = twin_of(NULL, HEADS * TYPES * TYPES * 8);
     static double logs[2 * LENGTH], inverse[2 * LENGTH];
     const hl_run  runs[] = { { 0, 0, 1, 0xfff, 0, 0 },
                              { 0, 1, 257, 0xabc, 1, 0 },
@@ -692,7 +698,7 @@ static void attention_case(hl_dtype dtype, int64_t n_queries, int64_t d, double 
     twin    k       = twin_rows(dtype, BATCH * n_kv * n_keys * d);
     twin    v       = twin_rows(dtype, BATCH * n_kv * n_keys * d);
     twin    places  = twin_indices((const int64_t[]){ 200 - n_queries, 0, 200, n_queries }, 4);
-    twin    numbers = twin_of(NULL, (size_t)(9 * n) * 4);
+    twin    numbers = twin_of(NULL, (size_t)(HL_ROW_STATISTICS * n) * 4);
     twin    mass = twin_of(NULL, (size_t)(n * N_SEGMENTS) * 4), segments = twin_segments();
     twin    sinks = twin_rows(HL_DTYPE_F32, n_heads);
 

@@ -349,7 +349,7 @@ INLINE void ints_row(float *out, const uint8_t *b, x_block x, int64_t n, hl_dtyp
     quant_ints w;
 
     for (int64_t i = 0; i < n; i += N_INTS) {
-        int64_t values = n - i < N_INTS ? n - i : N_INTS;
+        int64_t values = n - i < (int64_t)N_INTS ? n - i : (int64_t)N_INTS;
 
         for (int byte = 0; byte < N_INTS / n_values * n_bytes; byte += 64)
             _mm_prefetch((const char *)b + byte + INT8_AHEAD, _MM_HINT_T0);
@@ -371,7 +371,8 @@ INLINE void ints_all(const hl_int8_dot *d, hl_dtype dtype, int n_values, int n_b
             int64_t at = row * d->n;
             x_block x = { d->q + at, d->scales + at / HL_INT8_BLOCK, d->sums + at / HL_INT8_BLOCK };
 
-            ints_row(d->out + row * d->out_stride + j, d->w[j], x, d->n, dtype, n_values, n_bytes);
+            ints_row(d->out + row * d->out_stride + j, (const uint8_t *)d->w[j], x, d->n, dtype,
+                     n_values, n_bytes);
         }
     }
 }

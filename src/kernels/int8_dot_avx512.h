@@ -219,11 +219,14 @@ INLINE void add_four(wide_sums *s, int k, const wide_x *x, int64_t at, const uin
     const bool     has_five = dtype == HL_DTYPE_Q5_0 || dtype == HL_DTYPE_Q5_1;
     const bool     has_min  = dtype == HL_DTYPE_Q4_1 || dtype == HL_DTYPE_Q5_1;
     const uint8_t *p        = b + bytes - 16;
-    __m512i        words    = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
+    __m512i words = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)p));
 
-    words       = _mm512_inserti32x4(words, _mm_loadu_si128((const void *)(p + bytes)), 1);
-    words       = _mm512_inserti32x4(words, _mm_loadu_si128((const void *)(p + 2 * bytes)), 2);
-    words       = _mm512_inserti32x4(words, _mm_loadu_si128((const void *)(p + 3 * bytes)), 3);
+    words =
+        _mm512_inserti32x4(words, _mm_loadu_si128((const __m128i *)(const void *)(p + bytes)), 1);
+    words       = _mm512_inserti32x4(words,
+                                     _mm_loadu_si128((const __m128i *)(const void *)(p + 2 * bytes)), 2);
+    words       = _mm512_inserti32x4(words,
+                                     _mm_loadu_si128((const __m128i *)(const void *)(p + 3 * bytes)), 3);
     __m512i low = low_nibbles(words), high = high_nibbles(words);
     if (dtype == HL_DTYPE_IQ4_NL) {
         low  = codes_of_book(low);
@@ -285,7 +288,8 @@ INLINE void add_k(wide_sums *s, const wide_x *x, int64_t at, const uint8_t *b, h
         _mm512_fmadd_ps(_mm512_zextps256_ps512(minimum),
                         _mm512_zextps256_ps512(_mm256_load_ps(x->sums + at / 8)), s->minima);
     if (dtype == HL_DTYPE_Q5_K)
-        fifths = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(b + 16)));
+        fifths =
+            _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)(b + 16)));
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++) {
         __m512i words = load64(b + (dtype == HL_DTYPE_Q5_K ? 48 : 16) + 64 * half);
@@ -310,7 +314,7 @@ INLINE void add_q6(wide_sums *s, const wide_x *x, int64_t at, const uint8_t *b)
 {
     const __m512i left    = _mm512_setr_epi64(4, 4, 4, 4, 2, 2, 2, 2);
     const __m512i right   = _mm512_setr_epi64(0, 0, 0, 0, 2, 2, 2, 2);
-    __m128i       bytes   = _mm_loadu_si128((const void *)(b + 192));
+    __m128i       bytes   = _mm_loadu_si128((const __m128i *)(const void *)(b + 192));
     __m512        sixteen = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)),
                                           _mm512_set1_ps(_cvtsh_ss(hl_read_u16(b + 208))));
 
@@ -319,8 +323,8 @@ INLINE void add_q6(wide_sums *s, const wide_x *x, int64_t at, const uint8_t *b)
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++) {
         __m512i words = load64(b + 64 * half);
-        __m512i two =
-            _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(b + 128 + 32 * half)));
+        __m512i two   = _mm512_broadcast_i64x4(
+              _mm256_loadu_si256((const __m256i *)(const void *)(b + 128 + 32 * half)));
         const __m512i higher = _mm512_set1_epi8(0x30), nibble = _mm512_set1_epi8(15);
         __m512i       low = _mm512_and_si512(words, nibble), high = _mm512_srli_epi16(words, 4);
 
@@ -395,7 +399,7 @@ INLINE void wide_all(const hl_int8_dot *d, hl_dtype dtype, int bytes)
         for (int64_t j = 0; j < d->n_weights && d->n == 0; j++)
             out[j] = 0.0f;
         for (int64_t begin = 0; begin < d->n; begin += WIDE_PART) {
-            int64_t n = d->n - begin < WIDE_PART ? d->n - begin : WIDE_PART;
+            int64_t n = d->n - begin < (int64_t)WIDE_PART ? d->n - begin : (int64_t)WIDE_PART;
 
             order_x(&x, d, row, begin, n, dtype);
             for (int64_t j = 0; j < d->n_weights; j++)

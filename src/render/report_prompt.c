@@ -78,8 +78,7 @@ static void put_rows(hl_report_out *out, json_t **object, const hl_prompt_maps *
     }
     json_t *rows =
         all != NULL ? pack_rows(out, all, shape, log((double)maps->n_tokens + 1.0)) : NULL;
-    if (rows != NULL)
-        hl_json_put(object, "entropy", rows);
+    hl_json_put(object, "entropy", rows);
     hl_json_put(object, "mean_entropy", mean);
 }
 

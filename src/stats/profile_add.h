@@ -36,14 +36,28 @@ typedef struct hl_row_plans {
  * HL_TABLE_MORE.  The norm of outputs comes last and is HL_Q_OUTPUT. */
 static inline int hl_place_of_sequence(int quantity)
 {
-    static const int places[HL_N_QUANTITIES + 1] = {
-        [HL_Q_ENTROPY] = 0, [HL_Q_NORMALIZED] = 1, [HL_Q_ENTROPY_NOSINK] = 2,
-        [HL_Q_RENYI2] = 3,  [HL_Q_VARENTROPY] = 4, [HL_Q_PEAK] = 5,
-        [HL_Q_SELF] = 6,    [HL_Q_PREVIOUS] = 7,   [HL_Q_FIRST] = 8,
-        [HL_Q_OUTPUT] = 9,
-    };
-
-    return places[quantity];
+    switch (quantity) {
+    case HL_Q_ENTROPY:
+        return 0;
+    case HL_Q_NORMALIZED:
+        return 1;
+    case HL_Q_ENTROPY_NOSINK:
+        return 2;
+    case HL_Q_RENYI2:
+        return 3;
+    case HL_Q_VARENTROPY:
+        return 4;
+    case HL_Q_PEAK:
+        return 5;
+    case HL_Q_SELF:
+        return 6;
+    case HL_Q_PREVIOUS:
+        return 7;
+    case HL_Q_FIRST:
+        return 8;
+    default:
+        return 9; /* HL_Q_OUTPUT */
+    }
 }
 
 /* Sums of one sequence and head, by those places. */

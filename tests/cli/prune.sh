@@ -131,7 +131,7 @@ run prune models/demo --ratio 0.1 --profile "$scratch/p" -o "$out"
 expect_line "the default of a profile, and a form that saves" 0 ' compact: removed 6 of 64 heads; by output-norm$'
 rm -r "$out"
 run prune models/demo --count 2 --text "$excerpt" --max-tokens 200 --json -o "$out"
-expect_line "the default of a text" 0 '^  "by": "gradient",$'
+expect_line "the default of a text" 0 '^  "by": "surgeon",$'
 rm -r "$out"
 run prune models/demo --count 2 --by gradient --text "$excerpt" --max-tokens 200 -o "$out"
 expect_line "by gradients" 0 'removed 2 of 64 heads; by gradient$'

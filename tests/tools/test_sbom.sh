@@ -42,7 +42,7 @@ whole() {
 }
 check "every package of tools/deps is listed" whole
 peers() {
-    for folder in bench/peers tests/serve; do
+    for folder in tests/serve; do
         python3 - "$folder" <<'END' || return 1
 import json, sys
 for name, version in json.load(open(sys.argv[1] + "/package.json"))["dependencies"].items():
