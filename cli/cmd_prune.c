@@ -490,7 +490,7 @@ static hl_status check_means(pruning *p)
     hl_gates_set(gates, p->heads, 0.0f);
     HL_NEED(score(&p->check.whole, p, p->model, NULL));
     HL_NEED(score(&p->check.zero, p, p->model, gates->values));
-    HL_NEED(hl_model_open(&written, p->request->output));
+    HL_NEED(hl_model_open_on(&written, p->request->output, p->request->common.device));
     HL_NEED(score(&p->check.mean, p, written, NULL));
     p->check.done = true;
     return HL_OK;
@@ -776,7 +776,7 @@ static hl_status open_model(pruning *p)
 {
     static const float some = 0.0f;
 
-    HL_NEED(hl_model_open(&p->model, p->request->models.items[0]));
+    HL_NEED(hl_model_open_on(&p->model, p->request->models.items[0], p->request->common.device));
     hl_prune_options options = write_options(p);
     if (p->request->mean)
         options.means = &some; /* any pointer: hl_prune_check only tests whether means are wanted */
@@ -809,8 +809,9 @@ static int prune(pruning *p)
     HL_CALL("prune", check_means(p));
     if (!request->no_timing && p->heads->n_heads > 0 &&
         (request->common.json || !request->common.quiet))
-        HL_CALL("prune", hl_timing_take(&p->timing, p->model, request->models.items[0],
-                                        request->output, request->common.n_threads));
+        HL_CALL("prune",
+                hl_timing_take(&p->timing, p->model, request->models.items[0], request->output,
+                               request->common.device, request->common.n_threads));
     if (request->common.json)
         return print_json(p);
     if (!request->common.quiet)

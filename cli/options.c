@@ -304,8 +304,8 @@ static void print_rows(const char *kind, const char *command, const hl_option *o
 /* Returns true if the command can use a GPU. */
 static bool has_cuda(const hl_usage *usage)
 {
-    static const char *const commands[] = { "verify", "measure", "eval", "generate",
-                                            "sweep",  "tokens",  "lens", "serve" };
+    static const char *const commands[] = { "verify", "measure", "eval", "generate", "sweep",
+                                            "prune",  "tokens",  "lens", "serve" };
 
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(usage->command, commands[i]) == 0)

@@ -67,9 +67,9 @@ typedef struct hl_timing {
     size_t        files_after;
 } hl_timing;
 
-/* Times the model and the one that was written at `path`. */
+/* Times the model and the one that was written at `path`, on the model's device. */
 hl_status hl_timing_take(hl_timing *out, const hl_model *model, const char *before,
-                         const char *path, int32_t n_threads);
+                         const char *path, const char *device, int32_t n_threads);
 void      hl_timing_print(const hl_timing *timing);
 json_t   *hl_timing_json(const hl_timing *timing); /* NULL: not done */
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "held.h"
+#include "shared_options.h"
 #include "values.h"
 
 enum { PREFILL = 128, DECODE = 16, ROUNDS = 9 };
@@ -36,7 +37,7 @@ static size_t bytes_on_disk(const char *path)
 }
 
 hl_status hl_timing_take(hl_timing *out, const hl_model *model, const char *before,
-                         const char *path, int32_t n_threads)
+                         const char *path, const char *device, int32_t n_threads)
 {
     HL_HELD(hl_model_close) hl_model *written = NULL;
     const hl_model_info              *info    = hl_model_get_info(model);
@@ -44,7 +45,7 @@ hl_status hl_timing_take(hl_timing *out, const hl_model *model, const char *befo
 
     for (int64_t i = 0; i < PREFILL; i++) /* the time does not depend on the tokens */
         tokens[i] = (i * 37 + 11) % info->d_vocab;
-    HL_NEED(hl_model_open(&written, path));
+    HL_NEED(hl_model_open_on(&written, path, device));
     HL_NEED(hl_measure_speeds(&out->pair, model, written, tokens, PREFILL,
                               &(hl_speed_options){ .n_prefill = PREFILL,
                                                    .n_decode  = info->is_encoder ? -1 : DECODE,
