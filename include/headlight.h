@@ -85,8 +85,8 @@
 #include "headlight/series.h"     /* a training run, checkpoint by checkpoint */
 #include "headlight/prune.h"      /* gates, rankings, and choosing heads to remove */
 #include "headlight/sweep.h"      /* what disabling heads costs, over many settings */
-#include "headlight/damage.h"     /* which heads of a changed model changed its predictions */
-#include "headlight/needle.h"     /* which heads retrieve, and losses of needles in texts */
+#include "headlight/damage.h"     /* the heads whose changes changed the predictions of a model */
+#include "headlight/needle.h"     /* the heads that retrieve, and losses of needles in texts */
 #include "headlight/judge.h"      /* how well trace signals detect wrong tokens */
 #include "headlight/render.h"     /* pictures of what was measured */
 #include "headlight/report.h"     /* all results as one interactive page */

@@ -22,7 +22,7 @@ extern "C" {
  * falls by is what this head explains.  So are all heads of a layer at once, and its MLP, whose part of
  * the stream is replaced.
  *
- * Parts do not add up to the whole: damage that one layer does may be mended or magnified by the next. */
+ * Parts do not add up to the whole: damage that one layer does may be undone or magnified by the next. */
 
 /* What was patched. */
 typedef enum hl_damage_kind {

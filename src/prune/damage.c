@@ -137,23 +137,25 @@ static hl_status add_final(void *context, const hl_final_rows *rows)
     return HL_OK;
 }
 
-static hl_status feed(damage_work *work, int which, hl_feed *feed, uint32_t wants)
+static hl_status feed(damage_work *work, int which, const hl_feed *part, uint32_t wants)
 {
-    hl_tap tap = { .context = work,
-                   .final   = add_final,
-                   .layer   = wants == WANTS_ALL ? copy_layer : NULL,
-                   .wants   = wants };
+    hl_feed feed = *part;
+    hl_tap  tap  = { .context = work,
+                     .final   = add_final,
+                     .layer   = wants == WANTS_ALL ? copy_layer : NULL,
+                     .wants   = wants };
 
     work->which = which;
     work->kl = work->loss = work->n_same = work->n_rows = 0.0;
-    feed->tokens                                        = work->tokens;
-    feed->n_tokens                                      = work->n_tokens;
-    feed->targets                                       = work->targets;
-    feed->tap                                           = &tap;
-    feed->keeps_logits                                  = which == 0;
-    feed->kept_by                                       = which == 0 ? NULL : work->sessions[0];
+
+    feed.tokens       = work->tokens;
+    feed.n_tokens     = work->n_tokens;
+    feed.targets      = work->targets;
+    feed.tap          = &tap;
+    feed.keeps_logits = which == 0;
+    feed.kept_by      = which == 0 ? NULL : work->sessions[0];
     HL_NEED(hl_session_rewind(work->sessions[which], 0, 0));
-    HL_NEED(hl_session_feed(work->sessions[which], feed));
+    HL_NEED(hl_session_feed(work->sessions[which], &feed));
     if (!isfinite(work->kl) || !isfinite(work->loss))
         return hl_fail(HL_BAD_INPUT, "%s: logits are NaN or infinite", work->models[which]->path);
     return HL_OK;

@@ -352,7 +352,7 @@ static hl_status add_losses(void *context, const hl_final_rows *rows)
     return HL_OK;
 }
 
-/* Which heads have their largest probability on the token that is predicted next? */
+/* Counts the heads that have their largest probability on the token that is predicted next. */
 static hl_status add_hits(void *context, const hl_layer_rows *rows)
 {
     needle_work *work    = context;

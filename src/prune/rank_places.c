@@ -20,7 +20,7 @@
  * and last with none. */
 typedef struct left_scores {
     double      *all;
-    hl_unit_rows rows; /* their number and kind; holds no pointers */
+    hl_unit_rows rows; /* number and kind of rows; holds no pointers */
     int64_t      n_layers;
     int64_t      n_heads;
 } left_scores;
