@@ -33,14 +33,11 @@ static void read_array(const hl_gguf_array *array, const uint8_t *end, size_t n_
         int64_t       number = 0;
         double        real   = 0.0;
         hl_bytes      text;
-        hl_gguf_array inner;
 
         (void)hl_gguf_array_int(&number, array, i);
         (void)hl_gguf_array_float(&real, array, i);
         if (hl_gguf_array_text(&text, array, i))
             PROMISE((size_t)(end - (const uint8_t *)text.data) >= text.n_bytes);
-        if (hl_gguf_array_array(&inner, array, i))
-            read_array(&inner, end, n_most / 4);
     }
 }
 
