@@ -30,9 +30,9 @@ static void check_tensor(const hl_gguf *file, const hl_tensor *tensor, const uin
 static void read_array(const hl_gguf_array *array, const uint8_t *end, size_t n_most)
 {
     for (size_t i = 0; i < array->count && i < n_most; i++) {
-        int64_t       number = 0;
-        double        real   = 0.0;
-        hl_bytes      text;
+        int64_t  number = 0;
+        double   real   = 0.0;
+        hl_bytes text;
 
         (void)hl_gguf_array_int(&number, array, i);
         (void)hl_gguf_array_float(&real, array, i);

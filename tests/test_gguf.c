@@ -221,8 +221,8 @@ static void nested_arrays_are_read(void **state)
 {
     (void)state;
     hl_gguf_array outer = { 0 };
-    hl_bytes      text = { 0 };
-    image         file = start_image(0, 1);
+    hl_bytes      text  = { 0 };
+    image         file  = start_image(0, 1);
 
     put_key(&file, "nested", HL_GGUF_ARRAY); /* [[], ["a", "bc"]] */
     put_u32(&file, HL_GGUF_ARRAY);
@@ -236,7 +236,7 @@ static void nested_arrays_are_read(void **state)
     hl_gguf *parsed = accept_image(&file);
     assert_ok(hl_gguf_get_array(&outer, parsed, "nested"));
     assert_int_equal(outer.count, 2);
-    assert_false(hl_gguf_array_text(&text, &outer, 1)); /* its elements are arrays */
+    assert_false(hl_gguf_array_text(&text, &outer, 1)); /* elements are arrays */
     hl_gguf_close(parsed);
 }
 
