@@ -426,7 +426,7 @@ typedef struct hl_device_kept {
     bool    puts;   /* store the rows as references, instead of comparing them */
 } hl_device_kept;
 
-/* Statistics of rows of logits, as defined by hl_logits_read and hl_logits_loss of logits.h. */
+/* Statistics of rows of logits, as defined by hl_logits_read and hl_logits_lse of logits.h. */
 typedef struct hl_device_logits {
     const float   *logits; /* (n_rows, n) */
     int64_t        n_rows;

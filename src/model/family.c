@@ -142,11 +142,6 @@ const hl_family_tensor hl_gguf_tensors[] = {
     HL_FAMILY_TENSORS_END,
 };
 
-const hl_family *const *hl_families(void)
-{
-    return families;
-}
-
 /* ------------------------------------------------------------------- finding */
 
 /* Is `word` one of "a|b|c"? */

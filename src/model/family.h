@@ -65,8 +65,6 @@ typedef struct hl_family {
     const hl_family_tensor *gguf[HL_MAX_TABLES];
 } hl_family;
 
-/* Every family, NULL-terminated. */
-const hl_family *const *hl_families(void);
 /* Finds a family by model_type or architecture.  For an unknown one it returns HL_UNSUPPORTED, with
  * a message that names the nearest. */
 hl_status hl_family_of_model_type(const hl_family **out, const char *model_type, const char *where);
