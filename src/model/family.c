@@ -33,6 +33,7 @@ static const hl_family *const families[] = {
     &hl_family_gemma,
     &hl_family_gemma2,
     &hl_family_gemma3,
+    &hl_family_gemma3n,
     &hl_family_gemma4,
     &hl_family_glm,
     &hl_family_glm4,
