@@ -17,7 +17,6 @@
 #include "headlight.h"
 #include "held.h"
 #include "input.h"
-#include "last_word.h"
 #include "options.h"
 #include "progress.h"
 #include "prompt.h"

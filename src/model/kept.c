@@ -1,8 +1,7 @@
 /* kept.c - the places of kept streams, and which of their rows are valid. */
-#include "model/kept.h"
+#include "model/session.h"
 
 #include "base/status.h"
-#include "model/session.h"
 
 int64_t hl_streams_slot(const hl_session *session, int64_t layer)
 {
