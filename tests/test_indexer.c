@@ -13,7 +13,7 @@ enum { N = 41, HEADS = 4, CHOSEN = 12 };
 /* The first layer's rows of one sequence. */
 typedef struct first_layer {
     float  pattern[HEADS * N * N];
-    double recall[HEADS * N]; /* NAN: not told */
+    double recall[HEADS * N]; /* NAN: not reported */
 } first_layer;
 
 static hl_status keep_first(void *context, const hl_layer_rows *rows)

@@ -163,8 +163,8 @@ typedef struct hl_device_lane {
     hl_device_pair kept[HL_N_KEPT]; /* floats of all rows, or of those that the tap samples */
     hl_device_pair pattern;         /* (B, H, n_patterns, S) */
     hl_device_pair exact;           /* (B, H, n_patterns) */
-    hl_device_pair full;            /* the same without an indexer's choice */
-    hl_device_pair items;           /* (B, H, n_patterns, 3) */
+    hl_device_pair full;  /* (B, H, n_patterns) of rows that see all keys, with an indexer */
+    hl_device_pair items; /* (B, H, n_patterns, 3) */
     hl_device_plan plan;
     hl_device_pair sums;      /* see place_sums of observer.c */
     bool           is_summed; /* `sums` is used instead of `statistics` */

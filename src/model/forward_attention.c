@@ -437,7 +437,7 @@ static hl_status make_some(const hl_session *session, const hl_chunk *chunk, int
                               "patterns"));
     if (problem.row_bias != NULL && lane->full.device != NULL) {
         hl_attention       all  = problem;
-        hl_device_patterns full = rows; /* its rows are overwritten by the next ones */
+        hl_device_patterns full = rows; /* the next call overwrites these rows */
 
         all.row_bias    = NULL;
         full.problem    = &all;
