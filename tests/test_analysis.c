@@ -540,7 +540,7 @@ static void test_all_tables(void **state)
         }
         assert_non_null(hl_analysis_summary(n_names));
     }
-    assert_int_equal(n_names, 14);
+    assert_int_equal(n_names, 15);
     hl_sheet *none = NULL;
     assert_fails(HL_BAD_ARGUMENT, "'nothing'", hl_analyze(&none, profile, "nothing", NULL));
     hl_profile_free(profile);
