@@ -5,9 +5,12 @@
  * stream is x + r (Z W0 + b0), with r the scale of residual sums.  If the original's is y, the problem
  * for D = W - W0 is
  *
- *     min |Z D - (y - x - r (Z W0 + b0)) / r|^2 + lambda |D|^2
+ *     min sum over tokens |z D - (y - x - r (z W0 + b0)) / r|^2 / |y|^2 + lambda |D|^2
  *
- * (least_squares.h).  The new attention adds r Z D to the pruned model's stream, so nothing is run
+ * (least_squares.h).  A norm reads the stream, so an error matters as far as it is large beside the
+ * stream of its token.  Without |y|^2 the few tokens whose streams are hundreds of times larger than
+ * the others', mostly the first, decide alone: wanda's half of SmolLM2-135M then costs six times as
+ * much.  The new attention adds r Z D to the pruned model's stream, so nothing is run
  * twice.  Where both branches of a block read the same stream, x and y are the streams after the
  * block, and the same formulas hold.
  *
@@ -85,6 +88,7 @@ typedef struct repair_work {
     hl_sweep_state   *state;
     double            saved_at;
     float            *original; /* (n_tokens, d_model) */
+    double           *roots; /* (n_tokens) d_model^0.5 / |y|: square roots of the weights of rows */
     float            *means; /* (H d) mean outputs of the original's heads in the current layer */
     int64_t           n_tokens; /* of all texts */
     int64_t           n_solved; /* of the first, on which weights are solved */
@@ -487,16 +491,17 @@ static hl_status store_layer(const solving *s, int64_t d_head)
 /* --------------------------------------------------------- the stream after it */
 
 typedef struct change_job {
-    float       *stream; /* (n_rows, n_out) */
-    const float *z;      /* (n_rows, n_in) */
-    const float *change; /* (n_out, n_in) */
-    const float *shift;  /* (n_out) */
-    const float *original;
-    double      *errors;   /* (n_panels) */
-    float       *products; /* (n_threads, PANEL_ROWS, n_out) */
-    int64_t      n_rows, n_in, n_out;
-    int64_t      n_solved; /* rows whose errors count */
-    float        scale;
+    float        *stream; /* (n_rows, n_out) */
+    const float  *z;      /* (n_rows, n_in) */
+    const float  *change; /* (n_out, n_in) */
+    const float  *shift;  /* (n_out) */
+    const float  *original;
+    const double *roots;    /* (n_rows) */
+    double       *errors;   /* (n_panels) */
+    float        *products; /* (n_threads, PANEL_ROWS, n_out) */
+    int64_t       n_rows, n_in, n_out;
+    int64_t       n_solved; /* rows whose errors count */
+    float         scale;
 } change_job;
 
 static void change_panels(void *context, int64_t first, int64_t end, int member)
@@ -526,6 +531,7 @@ static void change_panels(void *context, int64_t first, int64_t end, int member)
 
             job->stream[at] += job->scale * (product[i] + job->shift[i % job->n_out]);
             double left = (double)job->original[at] - (double)job->stream[at];
+            left *= job->roots[row + i / job->n_out];
             if (row + i / job->n_out < job->n_solved)
                 error += left * left;
         }
@@ -533,8 +539,8 @@ static void change_panels(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* Adds r (Z D + b) to the case's stream, with D (d_model, n_in) and b (d_model), and sums the squared
- * errors that are left. */
+/* Adds r (Z D + b) to the case's stream, with D (d_model, n_in) and b (d_model); *left is the squared
+ * error that remains, relative to the stream. */
 static hl_status add_change(double *left, const repair_work *w, const repair_lane *lane,
                             const float *change, int64_t n_in, const float *shift)
 {
@@ -551,6 +557,7 @@ static hl_status add_change(double *left, const repair_work *w, const repair_lan
                        .change   = change,
                        .shift    = shift,
                        .original = w->original,
+                       .roots    = w->roots,
                        .errors   = errors,
                        .products = products,
                        .n_rows   = w->n_tokens,
@@ -561,7 +568,7 @@ static hl_status add_change(double *left, const repair_work *w, const repair_lan
     hl_parallel(w->n_threads, n_panels, 1, change_panels, &job);
     *left = 0.0;
     for (int64_t i = 0; i < n_panels; i++)
-        *left += errors[i] / (double)w->n_solved;
+        *left += errors[i] / (double)(w->n_solved * d_model);
     return HL_OK;
 }
 
@@ -597,7 +604,8 @@ static void add_rows(const solving *s, hl_squares *sums, const repair_work *w, i
     int64_t d_model = w->config->d_model;
 
     hl_squares_add(sums, s->lane->z + first * s->n_in, w->original + first * d_model,
-                   s->of->stream + first * d_model, end - first, w->config->residual_scale);
+                   s->of->stream + first * d_model, w->roots + first, end - first,
+                   w->config->residual_scale);
 }
 
 static hl_status solve(const solving *s, const repair_work *w)
@@ -627,7 +635,7 @@ static hl_status solve_layer(const repair_work *w, const repair_lane *lane)
 
     HL_NEED(begin_layer(&s, w));
     HL_NEED(hl_fail_within(solve(&s, w), "layer %lld", (long long)w->layer));
-    s.info->before = s.squares->before * scale * scale / (double)w->n_solved;
+    s.info->before = s.squares->before * scale * scale / (double)(w->n_solved * w->config->d_model);
     HL_NEED(store_layer(&s, w->config->layers[w->layer].d_head));
     HL_NEED(change_stream(&s, w));
     info->n_layers++;
@@ -674,6 +682,22 @@ static hl_status add_means(const repair_work *w, const repair_lane *lane)
     return add_change(&left, w, lane, NULL, 0, shift);
 }
 
+/* Sets the weights of rows from the original's stream. */
+static void weigh_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const repair_work *w = context;
+    int64_t            n = w->config->d_model;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        double sum = 0.0;
+
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)w->original[row * n + i] * (double)w->original[row * n + i];
+        w->roots[row] = 1.0 / sqrt(sum / (double)n + 1e-30);
+    }
+}
+
 /* Moves the original's stream; sets w->means if a case that has begun needs them. */
 static hl_status run_original(repair_work *w)
 {
@@ -693,6 +717,7 @@ static hl_status run_original(repair_work *w)
         original.n_heads = config->n_heads;
     }
     HL_NEED(hl_walk_step(w->walk, &original, w->layer));
+    hl_parallel(w->n_threads, w->n_tokens, PANEL_ROWS, weigh_rows, w);
     for (int64_t i = 0; i < width && wanted; i++) {
         double sum = 0.0;
 
@@ -1034,6 +1059,7 @@ static hl_status begin_streams(repair_work *w)
         width        = n_in > width ? n_in : width;
     }
     HL_NEED(HL_ALLOC(&w->means, (size_t)width));
+    HL_NEED(HL_ALLOC(&w->roots, (size_t)w->n_tokens));
     HL_NEED(hl_alloc((void **)&w->original, (size_t)w->n_tokens,
                      (size_t)config->d_model * sizeof *w->original));
     return make_lanes(w, (size_t)width);
@@ -1090,8 +1116,10 @@ static void free_cases(repair_work *w)
     hl_free(w->lanes);
     hl_free(w->original);
     hl_free(w->means);
+    hl_free(w->roots);
     w->cases    = NULL;
     w->lanes    = NULL;
+    w->roots    = NULL;
     w->original = w->means = NULL;
 }
 
