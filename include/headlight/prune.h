@@ -342,7 +342,7 @@ typedef struct hl_repair_layer {
                           * tokens than this; the ridge keeps the solution defined if it has not */
     double   before;     /* mean over tokens of |stream - the original's|^2 / |the original's|^2
                           * behind the attention */
-    double   after;      /* the same, with the weights written */
+    double   after;      /* that mean with the weights that are written */
     hl_dtype stored;     /* type of the output projection */
     hl_dtype dtype;      /* that the new one is written in: the first of `first`, F16 and F32 that
                           * loses at most a tenth of what is gained */
