@@ -1426,7 +1426,7 @@ static hl_status render(hl_jrun *run, hl_jbuffer *out)
         return hl_jfault_report(&run->fault);
     set_input(run);
     run->out = out;
-    (void)execute(run, &run->template->body);
+    (void)execute(run, &run->jinja->body);
     return HL_OK;
 }
 
@@ -1486,7 +1486,7 @@ hl_status hl_jinja_render(hl_jinja_page        *page, const hl_jinja *template,
 
     *page = (hl_jinja_page){ 0 };
     HL_NEED(HL_ALLOC_ZEROED(&run, 1));
-    run->template          = template;
+    run->jinja             = template;
     run->input             = input;
     run->fault.where       = template->where;
     run->fault.most_memory = limits.n_memory;

@@ -1,10 +1,10 @@
 /* jinja.h - the language of chat templates: Jinja2, as transformers runs it.
  *
- *     HL_NEED(hl_jinja_parse(&template, text, n_bytes, "FOLDER/chat_template.jinja"));
- *     HL_NEED(hl_jinja_render(&page, template, &input));
+ *     HL_NEED(hl_jinja_parse(&jinja, text, n_bytes, "FOLDER/chat_template.jinja"));
+ *     HL_NEED(hl_jinja_render(&page, jinja, &input));
  *     ... page.text, page.roles ...
  *     hl_jinja_page_free(&page);
- *     hl_jinja_free(template);
+ *     hl_jinja_free(jinja);
  *
  * A template is a program from a file that anybody may have made.  It can read what it is given,
  * and write text, nothing else.  Lists and dictionaries cannot be changed, attributes of Python's
@@ -34,7 +34,7 @@ hl_chat_role hl_chat_role_of(const char *name);
 
 /* Parses a template; `where` names it in messages.  Errors are HL_BAD_INPUT and name the line. */
 hl_status hl_jinja_parse(hl_jinja **out, const char *text, size_t n_bytes, const char *where);
-void      hl_jinja_free(hl_jinja *template);
+void      hl_jinja_free(hl_jinja *jinja);
 HL_CLOSES(hl_jinja_free, hl_jinja)
 
 /* What one rendering may cost.  A zero stands for the default, which grows with the input. */
@@ -69,8 +69,7 @@ typedef struct hl_jinja_page {
 /* Renders a conversation.  On failure only page->refusal is set; the message names the template
  * and the line.  Limits that are exceeded are HL_LIMIT, everything else that a template does wrong
  * is HL_BAD_INPUT. */
-hl_status hl_jinja_render(hl_jinja_page        *page, const hl_jinja *template,
-                          const hl_jinja_input *input);
+hl_status hl_jinja_render(hl_jinja_page *page, const hl_jinja *jinja, const hl_jinja_input *input);
 void      hl_jinja_page_free(hl_jinja_page *page);
 
 #endif

@@ -36,7 +36,7 @@ typedef struct hl_jfault {
     int         line; /* of what runs now */
     hl_status   status;
     char        kind[40]; /* Python's name of the error: "TypeError" */
-    char       *text;     /* its message; released by the function that set `back` */
+    char       *text;     /* the error's message; released by the function that set `back` */
 } hl_jfault;
 
 /* Ends the parse or the rendering with HL_BAD_INPUT. */
@@ -231,12 +231,12 @@ typedef struct hl_jbuffer {
 } hl_jbuffer;
 
 struct hl_jrun {
-    const hl_jinja *template;
+    const hl_jinja       *jinja;
     const hl_jinja_input *input;
     hl_jfault             fault;
     hl_jarena             objects; /* values and frames */
     hl_jarena             texts;   /* bytes of strings: a string at the end can grow in place */
-    hl_jarena             roles;   /* their roles, likewise */
+    hl_jarena             roles;   /* roles of the bytes in texts, likewise */
     size_t                n_steps;
     size_t                most_steps;
     int                   depth;
@@ -331,7 +331,7 @@ extern const hl_jentry hl_jstring_methods[];
 hl_jvalue              hl_jstring_percent(hl_jrun *run, hl_jvalue format, hl_jvalue args);
 hl_jvalue hl_jstring_strip(hl_jrun *run, hl_jvalue text, hl_jvalue characters, bool left,
                            bool right);
-hl_jvalue hl_jstring_replace(hl_jrun *run, hl_jvalue text, hl_jvalue old, hl_jvalue new,
+hl_jvalue hl_jstring_replace(hl_jrun *run, hl_jvalue text, hl_jvalue old, hl_jvalue other,
                              int64_t count);
 hl_jvalue hl_jstring_upper(hl_jrun *run, hl_jvalue text);
 hl_jvalue hl_jstring_lower(hl_jrun *run, hl_jvalue text);

@@ -50,7 +50,7 @@ void hl_jfault_raise(hl_jfault *fault, const char *kind, const char *format, ...
 hl_status hl_jfault_report(const hl_jfault *fault)
 {
     if (fault->status != HL_BAD_INPUT)
-        return fault->status; /* its message is stored */
+        return fault->status; /* the message is stored */
     return hl_fail(HL_BAD_INPUT, "%s, line %d: %s: %s", fault->where, fault->line, fault->kind,
                    fault->text);
 }
