@@ -78,10 +78,18 @@ __device__ __forceinline__ void score_again(float (&scores)[S::KEYS / 2],
 
 /* ---------------------------------------------------------------- consumers */
 
+/* Whether this kernel computes the probabilities of the rows' own keys and of those before.  Where
+ * rows see keys after their own, these may be in any block. */
+template <typename S> __host__ __device__ __forceinline__ bool keeps_near(const problem &p)
+{
+    return S::ALL && p.window_right == 0 &&
+           (p.result.self != nullptr || p.result.previous != nullptr);
+}
+
 template <typename S> struct hopper_consumer {
     using T                       = typename S::T;
     static constexpr int N_SCORES = S::KEYS / 2; /* scores per thread */
-    static constexpr int N_OUT    = S::D / 2;
+    static constexpr int N_OUT    = S::D_VALUE / 2;
 
     /* The pace of weigh_block: number of scores per chunk, and how far the sums stay behind.  Both
      * were chosen by measurement. */
@@ -105,7 +113,8 @@ template <typename S> struct hopper_consumer {
     float               first[2]; /* key 0's weight, which is not in the sums yet; in lane 0 of 4 */
     float               out[N_OUT];
     uint32_t            weights[N_SCORES / 2]; /* P, two values per register */
-    bool                has_keys, has_values;  /* whether the next ones are known to have arrived */
+    int                 edge; /* the visit with the key before the group's first row; ALL */
+    bool                has_keys, has_values; /* whether the next ones are known to have arrived */
 
     __device__ __forceinline__ int lane() const
     {
@@ -292,6 +301,53 @@ template <typename S> struct hopper_consumer {
             view[row].end   = hl_reach_end(&p, tile.length, position) - before;
             view[row].begin = position - p.window_left - before;
             view[row].kept  = p.window_sink - before;
+            view[row].own   = position - before;
+        }
+    }
+
+    /* A row's place in shared.near_by. */
+    __device__ __forceinline__ int near_place(int row) const
+    {
+        return group * 64 + warp() * 16 + lane() / 4 + 8 * row;
+    }
+
+    /* Keeps the scores of the rows' own keys and of the keys before those, for put_near.  The first row
+     * of this warp has its own key in column `from` of the block, the next rows in the next columns: row
+     * r of this thread has it in one of two groups of eight columns, or the key before in the last
+     * column of the group before these.  Selecting all of them without branches is fastest. */
+    template <hopper_mask MASK>
+    __device__ __forceinline__ void keep_near(const float (&scores)[N_SCORES],
+                                              const block_view (&view)[2]) const
+    {
+        int   from = __shfl_sync(~0u, view[0].own, 0);
+        float before[2] = {}, here[2][2][2] = {}; /* of a row; in either group, even or odd column */
+
+        if (from > S::KEYS || from + 15 < 0)
+            return;
+#pragma unroll
+        for (int i = 0; i < N_SCORES; i += 4) {
+            int away = i / 4 - (from >> 3); /* this group's distance from the first row's */
+#pragma unroll
+            for (int row = 0; row < 2; row++) {
+                before[row]     = away == row - 1 ? scores[i + 2 * row + 1] : before[row];
+                here[row][0][0] = away == row ? scores[i + 2 * row] : here[row][0][0];
+                here[row][0][1] = away == row ? scores[i + 2 * row + 1] : here[row][0][1];
+                here[row][1][0] = away == row + 1 ? scores[i + 2 * row] : here[row][1][0];
+                here[row][1][1] = away == row + 1 ? scores[i + 2 * row + 1] : here[row][1][1];
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) { /* the own keys of both rows, then those before */
+            int  row    = k & 1;
+            int  inside = (from & 7) + lane() / 4 - k / 2; /* column in the two groups */
+            int  column = view[row].own - k / 2;           /* relative to this thread's first */
+            bool odd    = (inside & 1) != 0;
+            if (((inside & 7) >> 1) != lane() % 4 || column + 2 * (lane() % 4) < 0 ||
+                column + 2 * (lane() % 4) >= S::KEYS || !view[row].template has<MASK>(column))
+                continue;
+            float score = inside < 8 ? (odd ? here[row][0][1] : here[row][0][0])
+                                     : (odd ? here[row][1][1] : here[row][1][0]);
+            shared.near_by[k / 2][near_place(row)] = inside < 0 ? before[row] : score;
         }
     }
 
@@ -345,14 +401,18 @@ template <typename S> struct hopper_consumer {
         issue_out(values);
         ptx::wgmma_wait<1>();
         ptx::settle(scores);
+        if (S::ALL && !MASKED && visit == edge && threadIdx.x % 128 == 3)
+            shared.near_by[1][near_place(0)] = scores[N_SCORES - 3];
         if (!MASKED && weigh_about(scores)) {
             release(&shared.k_empty[keys]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
         } else {
-            if (MASKED)
+            if (MASKED) {
                 look(view, p, tile, tile.block(visit));
-            else /* rare */
+                if (keeps_near<S>(p))
+                    keep_near<MASK>(scores, view);
+            } else /* rare */
                 score_again<S>(scores, shared, keys, group * 64 + warp() * 16);
             weigh<MASK>(rescale, scores, view, apart);
             release(&shared.k_empty[keys]);
@@ -399,6 +459,8 @@ template <typename S> struct hopper_consumer {
         ptx::settle(scores);
         release(&shared.k_empty[stage_of(n_blocks)]);
         look(view, p, tile, tile.n_blocks - 1);
+        if (keeps_near<S>(p))
+            keep_near<MASK>(scores, view);
         bool apart = is_apart(tile, tile.n_visits() - 1);
         weigh<MASK>(rescale, scores, view, apart);
         round_weights(scores, apart);
@@ -421,19 +483,32 @@ template <typename S> struct hopper_consumer {
 #pragma unroll
         for (int i = 0; i < N_OUT; i++)
             out[i] = 0.0f;
+        if (S::ALL && lane() % 4 == 0) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                shared.near_by[i / 2][near_place(i % 2)] = -INFINITY;
+        }
+        __syncwarp();
     }
 
     __device__ void run_tile(const problem &p, const hopper_tile &tile, uint32_t q_parity)
     {
         /* All rows of this group see blocks below `end` to their end and blocks from `begin` on
-         * from their start.  `above` and `below` are these bounds as visits. */
+         * from their start.  `above` and `below` are these bounds as visits.  Visits with a mask keep
+         * the scores of the rows' own keys and of those before.  Where a block begins with the first
+         * row's own key, the key before is the last of the block before: visit `edge`. */
         constexpr hopper_mask EDGE  = S::WINDOWED ? HIDES_BOTH : HIDES_END;
         int                   first = tile.start + tile.first_row + group * 64;
-        int                   end   = max(0, hl_reach_end(&p, tile.length, first)) / S::KEYS;
-        int                   above = tile.n_kept + max(0, end - tile.begin);
-        int                   below = S::ALL ? 1 : 0; /* key 0 is apart in the last visit */
-        int                   visit = tile.n_visits() - 2;
+        int                   end   = hl_reach_end(&p, tile.length, first);
+        if (keeps_near<S>(p) && (first + 1) % S::KEYS == 0) /* its own key is the last of a block */
+            end = min(end, first);
+        int above = tile.n_kept + max(0, max(0, end) / S::KEYS - tile.begin);
+        int below = S::ALL ? 1 : 0; /* key 0 is apart in the last visit */
+        int visit = tile.n_visits() - 2;
 
+        edge = keeps_near<S>(p) && first % S::KEYS == 0
+                   ? tile.n_kept + first / S::KEYS - 1 - tile.begin
+                   : -1;
         if constexpr (S::WINDOWED) {
             int begin = (hl_reach_begin(&p, first + 63) + S::KEYS - 1) / S::KEYS;
             below     = max(below, tile.n_kept + max(0, begin - tile.begin));
@@ -475,12 +550,33 @@ template <typename S> struct hopper_consumer {
             rows.add(row, log2f(first[row]), first[row]);
     }
 
+    /* Stores the probabilities of the row's own key and of the key before it, from their scores.
+     * `shift` is the center of the weights, `outer` moves a weight to that of the sum. */
+    __device__ __forceinline__ void put_near(const problem &p, const hopper_tile &tile, int query,
+                                             int64_t index, int row, float shift, float outer) const
+    {
+        float *const arrays[2] = { p.result.self, p.result.previous };
+        int          position  = tile.start + query;
+
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float score  = shared.near_by[i][near_place(row)];
+            float weight = outer * exp2f(fmaf(score, scale, -shift)) / rows.sum[row];
+            bool  none   = rows.sum[row] == 0.0f ||
+                        (isnan(rows.sum[row]) ? !visible(p, tile.length, position).has(position - i)
+                                              : score == -INFINITY);
+            if (arrays[i] != nullptr)
+                arrays[i][index] = none ? 0.0f : weight;
+        }
+    }
+
     /* Divides by the sums and stores the rows, through shared memory. */
     __device__ void finish(const problem &p, const hopper_tile &tile)
     {
         float factor[2];
         int   first_row = tile.first_row + group * 64;
 
+        __syncwarp(); /* the rows of near_by */
 #pragma unroll
         for (int row = 0; row < 2; row++) {
             rows.sum[row] = add_row(rows.sum[row]);
@@ -514,6 +610,8 @@ template <typename S> struct hopper_consumer {
                 bool hidden =
                     isnan(rows.sum[row]) && !visible(p, tile.length, tile.start + query).has(0);
                 rows.put(p, index, row, center, outer * first[row], hidden);
+                if (keeps_near<S>(p))
+                    put_near(p, tile, query, index, row, shift, outer);
             }
         }
         store_out(factor);
@@ -549,7 +647,7 @@ template <typename S> struct hopper_consumer {
     {
         if (threadIdx.x % 128 != 0)
             return;
-        for (int panel = 0; panel < S::PANELS; panel++)
+        for (int panel = 0; panel < S::V_PANELS; panel++)
             ptx::copy_out(&maps.out, shared.out_of(group, panel), panel * 64,
                           tile.first_row + group * 64, tile.head, tile.batch);
         ptx::copy_out_commit();

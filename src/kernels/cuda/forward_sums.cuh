@@ -106,7 +106,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
         float most_bits = log2f(__int_as_float(most[row]));
 
         if (p.result.max_logit != nullptr)
-            p.result.max_logit[index] = sum[row] == 0.0f    ? -INFINITY
+            p.result.max_logit[index] = sum[row] == 0.0f  ? -INFINITY
                                         : isnan(sum[row]) ? NAN
                                                           : LN_2 * (center + most_bits);
     }
