@@ -172,6 +172,7 @@ SIGNATURES = {
     "hl_profile_similarity": (c.c_double, [*_at, c.c_int64]),
     "hl_profile_probe": (c.c_double, [*_at, c.c_int]),
     "hl_profile_output_norm": (c.c_double, [*_at]),
+    "hl_profile_recall": (s.Moments, [*_at]),
     "hl_profile_block_influence": (c.c_double, [_handle, c.c_int64]),
     "hl_profile_nll": (s.Moments, [_handle]),
     "hl_profile_broken_losses": (c.c_int64, [_handle]),
@@ -298,12 +299,16 @@ def call(name: str, *arguments: Any) -> None:
         fail(status)
 
 
+def fail_cuda(status: int) -> NoReturn:
+    """The same for the library of the GPU."""
+    raise Error(cuda_library().hl_cuda_error().decode("utf-8", "replace"),
+                library().hl_status_name(status).decode())
+
+
 def call_cuda(name: str, *arguments: Any) -> None:
-    lib = cuda_library()
-    status = getattr(lib, name)(*arguments)
+    status = getattr(cuda_library(), name)(*arguments)
     if status != s.OK:
-        raise Error(lib.hl_cuda_error().decode("utf-8", "replace"),
-                    library().hl_status_name(status).decode())
+        fail_cuda(status)
 
 
 def text(value: bytes | None) -> str:
