@@ -39,7 +39,7 @@ def relative(seen, wanted):
 
 def flash_error(q, k, v, options, wanted):
     plain = set(options) <= {"causal", "scale"}
-    if not plain or (options.get("causal") and q.shape[2] != k.shape[2]):
+    if not plain or q.shape[3] != v.shape[3] or (options.get("causal") and q.shape[2] != k.shape[2]):
         return None
     group = q.shape[1] // k.shape[1]
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):

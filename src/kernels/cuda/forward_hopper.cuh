@@ -212,9 +212,26 @@ template <typename S> struct hopper_consumer {
         rows.add(block);
     }
 
+    /* Moves the rows' sums to the score of key 0, which this block begins with, where that is above
+     * the current center.  `rescale` gets the factor of the output. */
+    __device__ __forceinline__ void lift(float (&rescale)[2], float (&scores)[N_SCORES], bool apart)
+    {
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            float &own = scores[2 * row];
+
+            if (apart && own == INFINITY) /* as in weigh */
+                own = NAN;
+            float most   = fmaxf(top[row], __shfl_sync(~0u, own, lane() & ~3));
+            float center = most == -INFINITY ? 0.0f : __fmul_rn(most, scale);
+            rescale[row] = rows.move(row, fmaxf(__fmul_rn(top[row], scale) - center, FLOOR));
+            top[row]     = most;
+        }
+    }
+
     /* Replaces scores by weights relative to the rows' current center, and computes the block's
-     * sums.  Returns false if a weight is too large for that center. */
-    __device__ __forceinline__ bool weigh_block(sums &block, float (&scores)[N_SCORES])
+     * sums, without key 0's if it is apart.  Returns false if a weight is too large for that center. */
+    __device__ __forceinline__ bool weigh_block(sums &block, float (&scores)[N_SCORES], bool apart)
     {
         const float center[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
         float       about[2]  = { center[0], center[1] };
@@ -238,7 +255,8 @@ template <typename S> struct hopper_consumer {
                 scores[i] = ptx::exp2_fast(x[i]);
             }
             if (i >= LAG)
-                block.add(((i - LAG) >> 1) & 1, x[i - LAG], scores[i - LAG]);
+                block.add(((i - LAG) >> 1) & 1, counted(i - LAG, x[i - LAG], apart),
+                          counted(i - LAG, scores[i - LAG], apart));
             if (i >= LAG && ((i - LAG) & 1))
                 block.look(((i - LAG) >> 1) & 1, scores[i - LAG - 1], scores[i - LAG]);
             if (i >= LAG && (i - LAG) % CHUNK == CHUNK - 1)
@@ -260,11 +278,11 @@ template <typename S> struct hopper_consumer {
 
     /* As weigh_block, and adds the block's sums to the rows'.  If a weight is too large in any row
      * of this warp it returns false and leaves the rows' sums unchanged. */
-    __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES])
+    __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES], bool apart)
     {
         sums block;
 
-        if (!__all_sync(~0u, weigh_block(block, scores)))
+        if (!__all_sync(~0u, weigh_block(block, scores, apart)))
             return false;
         rows.add(block);
         return true;
@@ -319,8 +337,9 @@ template <typename S> struct hopper_consumer {
     __device__ __forceinline__ void keep_near(const float (&scores)[N_SCORES],
                                               const block_view (&view)[2]) const
     {
-        int   from = __shfl_sync(~0u, view[0].own, 0);
-        float before[2] = {}, here[2][2][2] = {}; /* of a row; in either group, even or odd column */
+        int   from          = __shfl_sync(~0u, view[0].own, 0);
+        float before[2]     = {},
+              here[2][2][2] = {}; /* of a row; in either group, even or odd column */
 
         if (from > S::KEYS || from + 15 < 0)
             return;
@@ -381,15 +400,15 @@ template <typename S> struct hopper_consumer {
     }
 
     /* One visit, after the visit whose weights are ready: computes its scores while those weights
-     * are multiplied by V, which is in STAGE. */
-    template <hopper_mask MASK, int STAGE = EITHER>
+     * are multiplied by V, which is in STAGE.  HAS_FIRST: nothing is hidden, and key 0 may be apart. */
+    template <hopper_mask MASK, int STAGE = EITHER, bool HAS_FIRST = false>
     __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int visit)
     {
         constexpr bool MASKED = MASK != HIDES_NOTHING;
-        bool           apart  = MASKED && is_apart(tile, visit);
+        bool           apart  = (MASKED || HAS_FIRST) && is_apart(tile, visit);
 
         float      scores[N_SCORES];
-        float      rescale[2];
+        float      rescale[2], lifted[2] = { 1.0f, 1.0f };
         block_view view[2] = {};
 
         const int values = STAGE == EITHER ? stage_of(n_blocks) : STAGE;
@@ -403,7 +422,9 @@ template <typename S> struct hopper_consumer {
         ptx::settle(scores);
         if (S::ALL && !MASKED && visit == edge && threadIdx.x % 128 == 3)
             shared.near_by[1][near_place(0)] = scores[N_SCORES - 3];
-        if (!MASKED && weigh_about(scores)) {
+        if (HAS_FIRST && tile.block(visit) == 0)
+            lift(lifted, scores, apart);
+        if (!MASKED && weigh_about(scores, apart)) {
             release(&shared.k_empty[keys]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
@@ -420,6 +441,8 @@ template <typename S> struct hopper_consumer {
             ptx::settle(out);
             rescale_out(rescale);
         }
+        if (HAS_FIRST)
+            rescale_out(lifted);
         release(&shared.v_empty[values]);
         n_blocks++;
         ask_for_next(values, keys); /* keys and values change places */
@@ -494,7 +517,7 @@ template <typename S> struct hopper_consumer {
     __device__ void run_tile(const problem &p, const hopper_tile &tile, uint32_t q_parity)
     {
         /* All rows of this group see blocks below `end` to their end and blocks from `begin` on
-         * from their start.  `above` and `below` are these bounds as visits.  Visits with a mask keep
+         * from their start.  `above` and `hidden` are these bounds as visits.  Visits with a mask keep
          * the scores of the rows' own keys and of those before.  Where a block begins with the first
          * row's own key, the key before is the last of the block before: visit `edge`. */
         constexpr hopper_mask EDGE  = S::WINDOWED ? HIDES_BOTH : HIDES_END;
@@ -502,24 +525,28 @@ template <typename S> struct hopper_consumer {
         int                   end   = hl_reach_end(&p, tile.length, first);
         if (keeps_near<S>(p) && (first + 1) % S::KEYS == 0) /* its own key is the last of a block */
             end = min(end, first);
-        int above = tile.n_kept + max(0, max(0, end) / S::KEYS - tile.begin);
-        int below = S::ALL ? 1 : 0; /* key 0 is apart in the last visit */
-        int visit = tile.n_visits() - 2;
+        int above  = tile.n_kept + max(0, max(0, end) / S::KEYS - tile.begin);
+        int hidden = 0; /* visits in which keys before the window are hidden */
+        int visit  = tile.n_visits() - 2;
 
         edge = keeps_near<S>(p) && first % S::KEYS == 0
                    ? tile.n_kept + first / S::KEYS - 1 - tile.begin
                    : -1;
         if constexpr (S::WINDOWED) {
             int begin = (hl_reach_begin(&p, first + 63) + S::KEYS - 1) / S::KEYS;
-            below     = max(below, tile.n_kept + max(0, begin - tile.begin));
+            hidden    = tile.n_kept + max(0, begin - tile.begin);
         }
         reset();
         ptx::barrier_wait(&shared.q_full, q_parity);
         first_step<EDGE>(p, tile);
         for (; visit >= above; visit--)
             step<EDGE>(p, tile, visit);
-        visit = step_to(p, tile, visit, below);
-        if constexpr (S::WINDOWED || S::ALL) {
+        visit = step_to(p, tile, visit, S::ALL ? max(hidden, 1) : hidden);
+        if constexpr (S::ALL) {
+            if (visit == 0 && hidden == 0)
+                step<HIDES_NOTHING, EITHER, true>(p, tile, visit--);
+        }
+        if constexpr (S::WINDOWED) {
             for (; visit >= 0; visit--)
                 step<EDGE>(p, tile, visit);
         }
@@ -542,79 +569,76 @@ template <typename S> struct hopper_consumer {
         return max(value, __shfl_xor_sync(~0u, value, 2));
     }
 
-    /* Adds key 0 last, from the one thread of four that has its weight. */
-    __device__ __forceinline__ void merge_first(int row)
-    {
-        first[row] = __shfl_sync(~0u, first[row], lane() & ~3);
-        if (!(first[row] == 0.0f)) /* also true for NaN */
-            rows.add(row, log2f(first[row]), first[row]);
-    }
-
     /* Stores the probabilities of the row's own key and of the key before it, from their scores.
-     * `shift` is the center of the weights, `outer` moves a weight to that of the sum. */
+     * `shift` is the center of the weights, `factor` makes a weight a probability. */
     __device__ __forceinline__ void put_near(const problem &p, const hopper_tile &tile, int query,
-                                             int64_t index, int row, float shift, float outer) const
+                                             int64_t index, int row, float sum, float shift,
+                                             float factor) const
     {
         float *const arrays[2] = { p.result.self, p.result.previous };
         int          position  = tile.start + query;
 
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            float score  = shared.near_by[i][near_place(row)];
-            float weight = outer * exp2f(fmaf(score, scale, -shift)) / rows.sum[row];
-            bool  none   = rows.sum[row] == 0.0f ||
-                        (isnan(rows.sum[row]) ? !visible(p, tile.length, position).has(position - i)
-                                              : score == -INFINITY);
+            float score = shared.near_by[i][near_place(row)];
+            bool  none =
+                sum == 0.0f || (isnan(sum) ? !visible(p, tile.length, position).has(position - i)
+                                           : score == -INFINITY);
             if (arrays[i] != nullptr)
-                arrays[i][index] = none ? 0.0f : weight;
+                arrays[i][index] = none ? 0.0f : factor * exp2f(fmaf(score, scale, -shift));
         }
     }
 
-    /* Divides by the sums and stores the rows, through shared memory. */
+    /* Divides by the sums and stores the rows, through shared memory.  The four threads of two rows
+     * have the same sums: even ones finish the first row and odd ones the second, two of them twice. */
     __device__ void finish(const problem &p, const hopper_tile &tile)
     {
-        float factor[2];
-        int   first_row = tile.first_row + group * 64;
+        int row       = lane() & 1;
+        int first_row = tile.first_row + group * 64;
 
         __syncwarp(); /* the rows of near_by */
 #pragma unroll
-        for (int row = 0; row < 2; row++) {
-            rows.sum[row] = add_row(rows.sum[row]);
+        for (int i = 0; i < 2; i++) {
+            rows.sum[i] = add_row(rows.sum[i]);
             if (S::STATISTICS) {
-                rows.dot[row]       = add_row(rows.dot[row]);
-                rows.collision[row] = add_row(rows.collision[row]);
+                rows.dot[i]       = add_row(rows.dot[i]);
+                rows.collision[i] = add_row(rows.collision[i]);
             }
             if (S::ALL) {
-                rows.spread[row] = add_row(rows.spread[row]);
-                rows.most[row]   = most_of_row(rows.most[row]);
-            }
-            int     query = first_row + warp() * 16 + lane() / 4 + 8 * row;
-            int64_t index =
-                (static_cast<int64_t>(tile.batch) * p.n_heads + tile.head) * p.n_queries + query;
-            bool  writes = lane() % 4 == 0 && query < p.n_queries;
-            float center = __fmul_rn(top[row], scale);
-            float shift  = center;
-            if (S::ALL && writes)
-                rows.put_others(p, index, row);
-            if (S::ALL)
-                merge_first(row);
-            if (S::ALL && writes)
-                rows.put_max_logit(p, index, row, center);
-            if (p.sinks != nullptr && rows.sum[row] != 0.0f)
-                center = rows.add_sink(center, row, p.sinks[tile.head]);
-            float outer = shift == center ? 1.0f : exp2f(fmaxf(shift - center, FLOOR));
-            factor[row] = rows.sum[row] == 0.0f ? 0.0f : outer / rows.sum[row];
-            if (p.gates != nullptr)
-                factor[row] *= p.gates[tile.head];
-            if (writes) {
-                bool hidden =
-                    isnan(rows.sum[row]) && !visible(p, tile.length, tile.start + query).has(0);
-                rows.put(p, index, row, center, outer * first[row], hidden);
-                if (keeps_near<S>(p))
-                    put_near(p, tile, query, index, row, shift, outer);
+                rows.spread[i] = add_row(rows.spread[i]);
+                rows.most[i]   = most_of_row(rows.most[i]);
+                first[i]       = __shfl_sync(~0u, first[i], lane() & ~3);
             }
         }
-        store_out(factor);
+        sums    one   = rows.only(row != 0);
+        int     query = first_row + warp() * 16 + lane() / 4 + 8 * row;
+        int64_t index =
+            (static_cast<int64_t>(tile.batch) * p.n_heads + tile.head) * p.n_queries + query;
+        bool  writes = lane() % 4 < 2 && query < p.n_queries;
+        float center = __fmul_rn(row != 0 ? top[1] : top[0], scale);
+        float shift  = center;
+        float apart  = S::ALL ? (row != 0 ? first[1] : first[0]) : 0.0f;
+        if (S::ALL && writes)
+            one.put_others(p, index, 0);
+        if (S::ALL && !(apart == 0.0f)) /* key 0 joins the sums; also true for NaN */
+            one.add(0, log2f(apart), apart);
+        if (S::ALL && writes)
+            one.put_max_logit(p, index, 0, center);
+        if (p.sinks != nullptr && one.sum[0] != 0.0f)
+            center = one.add_sink(center, 0, p.sinks[tile.head]);
+        float outer  = shift == center ? 1.0f : exp2f(fmaxf(shift - center, FLOOR));
+        float factor = one.sum[0] == 0.0f ? 0.0f : outer / one.sum[0];
+        if (writes) {
+            bool hidden = isnan(one.sum[0]) && !visible(p, tile.length, tile.start + query).has(0);
+            one.put(p, index, 0, center, outer * apart, hidden);
+            if (keeps_near<S>(p))
+                put_near(p, tile, query, index, row, one.sum[0], shift, factor);
+        }
+        if (p.gates != nullptr)
+            factor *= p.gates[tile.head];
+        const float factors[2] = { __shfl_sync(~0u, factor, lane() & ~1),
+                                   __shfl_sync(~0u, factor, lane() | 1) };
+        store_out(factors);
     }
 
     /* Stores this group's rows in shared memory; one thread then copies them out. */

@@ -95,7 +95,7 @@ struct received_tile {
     __device__ bool is_open(const problem &p, int key, int n, int first, int last) const
     {
         return key + n <= length && key + n - 1 <= first + p.window_right &&
-               (key >= last - p.window_left || key + n <= p.window_sink);
+               (key >= hl_reach_begin(&p, last) || key + n <= p.window_sink);
     }
 };
 
@@ -176,6 +176,8 @@ const char *received_portable_refuses(const problem &p, const cudaDeviceProp &de
         return "types other than bf16 or fp16 throughout";
     if (p.d_head > 256)
         return "d_head above 256";
+    if (p.row_bias != nullptr)
+        return "biases of rows";
     if (n_tiles * p.n_batch * p.n_heads > INT32_MAX)
         return "2^31 tiles of keys";
     return nullptr;
