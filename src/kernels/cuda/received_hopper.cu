@@ -360,7 +360,7 @@ hl_status launch_received_hopper(const problem &p, const received_sums &sums,
     return for_half(p.q.dtype, [&](auto type) {
         using T = decltype(type);
         return for_width<64, 128, 192, 256>(p.d_head, [&](auto width) {
-            constexpr bool NARROW = width() <= 128;
+            constexpr bool NARROW = width() == 64;
             return launch<received_shape<T, width(), NARROW ? 4 : 2, NARROW ? 64 : 128>>(
                 p, sums, device, stream);
         });
