@@ -393,7 +393,8 @@ static hl_status open_session(hl_evaluator *e, bool on_device)
     hl_session_options options = { .n_ctx     = e->options.windows.n_ctx,
                                    .n_batch   = e->options.windows.n_batch,
                                    .wants     = WANTS,
-                                   .n_threads = e->options.n_threads };
+                                   .n_threads = e->options.n_threads,
+                                   .repack    = true };
 
     HL_NEED(plan_streams(e, on_device));
     options.stream_every = e->every;
