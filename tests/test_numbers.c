@@ -327,10 +327,10 @@ static void test_scales(void **state)
 static void test_errors_add_up(void **state)
 {
     (void)state;
-    hl_error sum = hl_error_add((hl_error){ 1.0, 3.0, 0.0 }, (hl_error){ 1.0, 3.0, 0.0 });
+    hl_error sum = hl_error_add((hl_error){ 1.0, 3.0, 0.0, 0.0 }, (hl_error){ 1.0, 3.0, 0.0, 0.0 });
     assert_near(sum.variance, 2.0, CLOSE);
     assert_near(sum.freedom, 6.0, CLOSE);
-    assert_near(hl_error_add(sum, (hl_error){ 0.0, 5.0, 0.0 }).freedom, 6.0, CLOSE);
+    assert_near(hl_error_add(sum, (hl_error){ 0.0, 5.0, 0.0, 0.0 }).freedom, 6.0, CLOSE);
 }
 
 /* With no difference, p below 0.05 must come about one time in twenty. */

@@ -195,14 +195,14 @@ static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
     hl_moments                                 nll   = hl_profile_nll(profile);
     hl_level                                   level;
 
-    *point = (hl_series_point){ .step     = entry->step,
-                                .n_bytes  = entry->n_bytes,
-                                .modified = entry->modified,
-                                .n_tokens = hl_profile_n_tokens(profile),
-                                .nll      = nll.count > 0 ? nll.mean : NAN,
+    *point = (hl_series_point){ .step        = entry->step,
+                                .n_bytes     = entry->n_bytes,
+                                .modified    = entry->modified,
+                                .n_tokens    = hl_profile_n_tokens(profile),
+                                .nll         = nll.count > 0 ? nll.mean : NAN,
                                 .drop        = NAN,
                                 .drop_errors = NAN,
-                                .since    = -1 };
+                                .since       = -1 };
     HL_NEED(hl_strdup(&point->name, entry->name));
     HL_NEED(read_heads(&point->heads_entropy, &point->entropy, profile, HL_Q_ENTROPY));
     HL_NEED(read_heads(&point->heads_normalized, &point->normalized, profile, HL_Q_NORMALIZED));
@@ -299,7 +299,7 @@ static hl_status find_fall(hl_series_point *point, const hl_series *series, int6
     if (before == NULL || (point->verdicts[BROKEN] == HL_VERDICT_FOUND &&
                            point->verdicts[COLLAPSE] == HL_VERDICT_NOT_RUN))
         return HL_OK;
-    hl_fall fall = fall_since(before, point);
+    hl_fall fall       = fall_since(before, point);
     point->drop        = fall.drop;
     point->drop_errors = fall.errors;
     point->since       = before->step;

@@ -324,7 +324,7 @@ static hl_status parse_point(lines *l, const json_t *line)
         return hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->text.place, point.name);
     for (int i = 0; i < N_FIELDS; i++) {
         void       *value = (char *)&point + fields[i].place;
-        const char *key = key_of(line, fields[i].key);
+        const char *key   = key_of(line, fields[i].key);
 
         if (fields[i].is_whole)
             HL_NEED(get_count(value, line, key, fields[i].least, INT64_MAX, l));
@@ -333,8 +333,7 @@ static hl_status parse_point(lines *l, const json_t *line)
     }
     HL_NEED(parse_diagnoses(&point, line, l));
     HL_NEED(parse_heads(&point.heads_entropy, line, "heads_entropy", l));
-    HL_NEED(
-        parse_heads(&point.heads_normalized, line, key_of(line, "heads_normalized"), l));
+    HL_NEED(parse_heads(&point.heads_normalized, line, key_of(line, "heads_normalized"), l));
     return hl_series_put(l->series, &point);
 }
 

@@ -286,7 +286,8 @@ void hl_ratio_add(hl_ratio_sums *sums, double sum, double count)
                                            sum * count,
                                            count * count,
                                            { sum * sum * sum, sum * sum * count,
-                                             sum * count * count, count * count * count } });
+                                             sum * count * count, count * count * count },
+                                           { sum, count } });
 }
 
 void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
@@ -299,6 +300,8 @@ void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
     sums->counts2 += more->counts2;
     for (int i = 0; i < 4; i++)
         sums->cubes[i] += more->cubes[i];
+    if (more->most[0] > sums->most[0])
+        memcpy(sums->most, more->most, sizeof sums->most);
 }
 
 hl_interval hl_ratio_interval(const hl_ratio_sums *windows, const hl_ratio_sums *texts,
@@ -318,7 +321,8 @@ hl_interval hl_ratio_interval(const hl_ratio_sums *windows, const hl_ratio_sums 
                                         sums->cubes[0] - 3.0 * mean * sums->cubes[1] +
                                             3.0 * mean * mean * sums->cubes[2] -
                                             mean * mean * mean * sums->cubes[3],
-                                        n) };
+                                        n),
+                       mean + n * (sums->most[0] - mean * sums->most[1]) / sums->count };
     return hl_interval_of(mean, error, scale, sums->n, units);
 }
 

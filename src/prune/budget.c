@@ -288,7 +288,7 @@ static hl_status count_point(hl_frontier_point *point, const search *s, const hl
         }
     }
     hl_interval rise = hl_ratio_interval(&windows[0], &documents[0], HL_SCALE_PLAIN);
-    hl_interval kl   = hl_ratio_interval(&windows[1], &documents[1], HL_SCALE_POSITIVE);
+    hl_interval kl   = hl_ratio_interval(&windows[1], &documents[1], HL_SCALE_KL);
 
     point->rise      = (total.nll - hl_evaluation_total(e, -1).nll) / n;
     point->kl        = total.kl / n;
