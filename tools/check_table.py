@@ -190,7 +190,7 @@ def main() -> None:
         folder = arguments.profiles or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         table = Table(folder)
-        if arguments.cases:
+        if arguments.cases and not (folder / "quantized.gguf.profile").exists():
             quantize(arguments.cases)
         if arguments.fixtures:
             write_fixtures(table, arguments.cases, arguments.fixtures)

@@ -17,8 +17,8 @@
  *
  * Much of a KL divergence may come from a few rare units, and a sample without them cannot know it.
  * Of units of a kind that n units do not show, there are with 95% confidence no more than a share
- * u = 1 - 0.05^(1/n), about 3 / n.  The upper end allows for so many that are five times as far from
- * the value as the largest one seen:
+ * u = 1 - 0.05^(1/n), about 3 / n.  The upper end allows for this share of units that are five times
+ * as far from the value as the largest one seen:
  *
  *     high = value + hypot(high - value, 5 u (largest - value))
  *

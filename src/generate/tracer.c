@@ -161,7 +161,7 @@ bool hl_begins_entity(const char *text, size_t begin, size_t end)
     if (in_word || !is_word(c))
         return false;
     bool found  = is_capital(c) || is_numeric(c);
-    bool lone_i = c == 'I'; /* the English pronoun is no name */
+    bool lone_i = c == 'I'; /* the English pronoun is not a name */
     while ((!found || lone_i) && at < end) {
         c = next(text, end, &at);
         if (!is_word(c))
