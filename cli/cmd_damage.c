@@ -126,75 +126,45 @@ static hl_status open_work(damage_work *work)
                                                 .n_inputs = (size_t)request->texts.count });
 }
 
+static const char *const tables[] = { "damage", "heads", "layers", "tops" };
+
 static hl_status print_table(const damage_work *work, const char *name, hl_sheet_format format)
 {
     HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
 
     HL_NEED(hl_damage_sheet(&table, work->found, name));
+    if (strcmp(name, "heads") == 0)
+        hl_sheet_shorten(table, work->request->n_shown > 0 ? work->request->n_shown : 10);
     return hl_print_sheet(table, format);
 }
 
 static hl_status print_json(const damage_work *work)
 {
-    static const char *const names[] = { "damage", "heads", "layers", "tops" };
-    json_t                  *root    = json_object();
+    json_t *root = json_object();
 
     for (int i = 0; i < 2; i++)
         json_object_set_new(root, i == 0 ? "reference" : "model",
                             hl_value_name(work->request->arguments.items[i]));
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
 
-        HL_NEED(hl_damage_sheet(&table, work->found, names[i]));
+        HL_NEED(hl_damage_sheet(&table, work->found, tables[i]));
         HL_NEED(hl_set_sheet(root, table));
     }
-    hl_put_json(root, JSON_INDENT(1));
-    printf("\n");
-    json_decref(root);
+    (void)hl_print_json(root, JSON_INDENT(1));
     return HL_OK;
 }
 
-static void print_part(const char *name, const hl_damage *found, const hl_damage_part *part)
+static hl_status print_text(const damage_work *work)
 {
-    printf("  %-12s %10.6f  %10.6f to %9.6f  %6.1f%%", name, part->explained, part->interval.low,
-           part->interval.high, 100.0 * part->explained / found->kl);
-}
-
-static void print_text(const damage_work *work)
-{
-    const hl_damage *found = work->found;
-    int64_t          n     = work->request->n_shown > 0 ? work->request->n_shown : 10;
-    char             name[48];
-
-    printf("KL %.6f nats per token (%.6f to %.6f), same top-1 %.4f; loss %.4f, was %.4f\n"
-           "%lld predictions in %lld windows\n\n"
-           "head          explained   95%% interval              share   output   entropy\n",
-           found->kl, found->kl_interval.low, found->kl_interval.high, found->top1,
-           found->loss_model, found->loss_reference, (long long)found->n_rows,
-           (long long)found->n_windows);
-    for (int64_t i = 0; i < n && i < found->n_heads; i++) {
-        const hl_damage_part *part = &found->heads[i];
-
-        snprintf(name, sizeof name, "L%lldH%lld", (long long)part->layer, (long long)part->head);
-        print_part(name, found, part);
-        printf("  %6.1f%%   %.3f, was %.3f\n", 100.0 * part->output_change, part->entropy_model,
-               part->entropy_reference);
-    }
-    printf("\nlayer\n");
-    for (int64_t i = 0; i < 2 * found->n_layers; i++) {
-        snprintf(name, sizeof name, "%lld %s", (long long)(i / 2), i % 2 ? "MLP" : "attention");
-        print_part(name, found, &found->layers[i]);
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        HL_NEED(print_table(work, tables[i], HL_SHEET_TEXT));
         printf("\n");
     }
-    printf("\nheads that explain most, together\n");
-    for (int64_t i = 0; i < found->n_tops; i++) {
-        snprintf(name, sizeof name, "%lld", (long long)found->tops[i].head);
-        print_part(name, found, &found->tops[i]);
-        printf("\n");
-    }
-    printf(
-        "\nexplained: fall of the KL when the head's output is that of the reference; output: its\n"
-        "relative change.  Parts need not add up.\n");
+    printf("explained: fall of the KL when the head's output is that of the reference model.\n"
+           "output_change: how much the head's output changed, as a share of its size.  Parts need "
+           "not add up.\n");
+    return HL_OK;
 }
 
 static hl_status print_all(const damage_work *work)
@@ -206,9 +176,7 @@ static hl_status print_all(const damage_work *work)
                            hl_sheet_format_of(&request->common));
     if (request->common.json)
         return print_json(work);
-    if (!request->common.quiet)
-        print_text(work);
-    return HL_OK;
+    return request->common.quiet ? HL_OK : print_text(work);
 }
 
 int hl_command_damage(int argc, char **argv)

@@ -17,7 +17,6 @@
 #include "headlight.h"
 #include "held.h"
 #include "input.h"
-#include "last_word.h"
 #include "options.h"
 #include "progress.h"
 #include "prompt.h"
@@ -391,32 +390,22 @@ static size_t file_bytes_of(const char *path)
 
 /* --------------------------------------------------------------------- as text */
 
-/* Prints a value and, if it has one, its confidence interval. */
-static void print_line(const char *name, double value, double low, double high)
+/* Adds a number with its confidence interval; NaN: it has none. */
+static void put_score(hl_sheet *table, const char *name, double value, double low, double high)
 {
-    printf("  %-11s %10.4f", name, value);
-    if (!isnan(low))
-        printf("   %.4f to %.4f", low, high);
-    printf("\n");
+    hl_sheet_put_text(table, "%s", name);
+    hl_sheet_put_reals(table, value, low, high);
 }
 
-static void print_total(const hl_nll *nll)
+static void put_total(hl_sheet *table, const hl_nll *nll)
 {
     double low = nll->interval.low, high = nll->interval.high;
     double bits = nll->bits_per_byte / nll->mean;
 
-    if (nll->n_scored == 0) {
-        printf("  nothing to score: a text needs at least two tokens\n");
-        return;
-    }
-    if (nll->n_broken > 0) {
-        printf("  NaN or infinite: %s of the losses\n", hl_grouped(nll->n_broken));
-        return;
-    }
-    print_line("nats/token", nll->mean, low, high);
-    print_line("perplexity", nll->perplexity, exp(low), exp(high));
+    put_score(table, "nats/token", nll->mean, low, high);
+    put_score(table, "perplexity", nll->perplexity, exp(low), exp(high));
     if (!isnan(bits))
-        print_line("bits/byte", nll->bits_per_byte, bits * low, bits * high);
+        put_score(table, "bits/byte", nll->bits_per_byte, bits * low, bits * high);
 }
 
 /* Computes Wilson's score interval, which stays within 0 and 1 even for few words. */
@@ -434,43 +423,47 @@ static void accuracy_range(double *low, double *high, const eval_last_word *word
     *high = center + half;
 }
 
-static void print_last_word(const eval_last_word *words)
+static void put_last_word(hl_sheet *table, const eval_last_word *words)
 {
-    double low;
-    double high;
+    double low, high;
 
-    if (words->n_words == 0) {
-        printf("\n  last word: no document ends with a word that can be scored\n");
-        return;
-    }
     accuracy_range(&low, &high, words);
-    printf("\n");
-    print_line("last word", (double)words->n_right / (double)words->n_words, low, high);
-    printf("  %-11s %10.4f   of the last word, over %s documents\n", "perplexity",
-           exp(words->nll / (double)words->n_words), hl_grouped(words->n_words));
+    put_score(table, "last word, share predicted", (double)words->n_right / (double)words->n_words,
+              low, high);
+    put_score(table, "last word, perplexity", exp(words->nll / (double)words->n_words), NAN, NAN);
 }
 
-static void print_agreement(hl_agreement_total total, const char *reference)
+static void put_agreement(hl_sheet *table, const hl_agreement_total *total)
 {
-    printf("\n  compared with %s, over %s predictions:\n", hl_shown(reference),
-           hl_grouped(total.n_tokens));
-    printf("  %-11s %10.6f", "KL, nats", total.kl);
-    if (!isnan(total.kl_interval.low))
-        printf("   %.6f to %.6f", total.kl_interval.low, total.kl_interval.high);
-    printf("\n");
-    print_line("same top-1", total.top1, NAN, NAN);
+    put_score(table, "KL, nats", total->kl, total->kl_interval.low, total->kl_interval.high);
+    put_score(table, "same top-1", total->top1, NAN, NAN);
 }
 
-static void print_speed(const eval_speed *s)
+static hl_status print_speed(const eval_speed *s)
 {
-    printf("\n  %-11s %10.1f tokens/s, %s tokens at once\n", "prefill",
-           (double)s->speed.n_prefill / s->speed.prefill_seconds, hl_grouped(s->speed.n_prefill));
-    printf("  %-11s %10.1f tokens/s, %s tokens one by one\n", "decode",
-           (double)s->speed.n_decode / s->speed.decode_seconds, hl_grouped(s->speed.n_decode));
-    printf("  %-11s %10s bytes, peak of this process\n", "memory",
-           hl_grouped((int64_t)s->peak_bytes));
-    printf("  %-11s %10s bytes\n", "files", hl_grouped((int64_t)s->file_bytes));
-    printf("  %-11s %10s bytes per token (f32)\n", "KV cache", hl_grouped((int64_t)s->kv_bytes));
+    HL_HELD(hl_sheet_free) hl_sheet *table  = NULL;
+    double                           once   = s->speed.prefill_seconds;
+    double                           single = s->speed.decode_seconds;
+
+    HL_NEED(hl_sheet_new(&table, "speed", "Speed and memory", "what:t value:0 unit:t"));
+    const struct {
+        const char *what, *unit;
+        double      value;
+    } rows[] = {
+        { "prefill", "tokens/s, all at once", (double)s->speed.n_prefill / once },
+        { "decode", "tokens/s, one by one", (double)s->speed.n_decode / single },
+        { "memory", "bytes, peak of this process", (double)s->peak_bytes },
+        { "files", "bytes", (double)s->file_bytes },
+        { "KV cache", "bytes per token (f32)", (double)s->kv_bytes },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        hl_sheet_put_text(table, "%s", rows[i].what);
+        hl_sheet_put_real(table, rows[i].value);
+        hl_sheet_put_text(table, "%s", rows[i].unit);
+    }
+    HL_NEED(hl_sheet_finish(table));
+    printf("\n");
+    return hl_print_sheet(table, HL_SHEET_TEXT);
 }
 
 static void print_range_note(const hl_colors *colors, const hl_nll *nll)
@@ -479,13 +472,13 @@ static void print_range_note(const hl_colors *colors, const hl_nll *nll)
 
     hl_interval_reason(reason, sizeof reason, &nll->interval);
     if (reason[0] != '\0' && nll->n_scored > 0 && nll->n_broken == 0)
-        printf("\n%s  No confidence interval: %s.%s%s\n", colors->dim, reason,
+        printf("\n%sNo confidence interval: %s.%s%s\n", colors->dim, reason,
                nll->interval.units == HL_UNITS_WINDOWS
-                   ? "  More text or a smaller --context\n  gives more windows."
+                   ? "  More text or a smaller --context\ngives more windows."
                    : "",
                colors->plain);
     if (reason[0] == '\0')
-        printf("\n%s  95%% confidence intervals, over %s %s.%s\n", colors->dim,
+        printf("\n%s95%% confidence intervals, over %s %s.%s\n", colors->dim,
                hl_grouped(nll->interval.n), hl_units_name(nll->interval.units), colors->plain);
 }
 
@@ -556,6 +549,41 @@ static const char *reference_of(const eval_request *request)
                                            : "the model with all heads enabled";
 }
 
+/* Prints the scores, or why there are none. */
+static hl_status print_scores(const evaluation *e, const hl_nll *total)
+{
+    HL_HELD(hl_sheet_free) hl_sheet *table   = NULL;
+    const eval_request              *request = e->request;
+    bool                             ends    = request->last_word && e->last_word.n_words > 0;
+
+    if (total->n_scored == 0)
+        printf("\nNothing to score: a text needs at least two tokens.\n");
+    else if (total->n_broken > 0)
+        printf("\nNaN or infinite: %s of the losses.\n", hl_grouped(total->n_broken));
+    HL_NEED(hl_sheet_new(&table, "scores", "Scores", "number:t value:4 low:4 high:4"));
+    if (total->n_scored > 0 && total->n_broken == 0)
+        put_total(table, total);
+    if (ends)
+        put_last_word(table, &e->last_word);
+    if (e->agreement != NULL) {
+        hl_agreement_total agreement = hl_agreement_get(e->agreement);
+
+        put_agreement(table, &agreement);
+        hl_sheet_fact_text(table, "compared with", "%s", reference_of(request));
+        hl_sheet_fact_real(table, "predictions", (double)agreement.n_tokens);
+    }
+    if (ends)
+        hl_sheet_fact_real(table, "last words", (double)e->last_word.n_words);
+    HL_NEED(hl_sheet_finish(table));
+    if (hl_sheet_n_rows(table) > 0) {
+        printf("\n");
+        HL_NEED(hl_print_sheet(table, HL_SHEET_TEXT));
+    }
+    if (request->last_word && !ends)
+        printf("\nLast word: no document ends with a word that can be scored.\n");
+    return HL_OK;
+}
+
 static hl_status print_text(const evaluation *e)
 {
     const eval_request *request = e->request;
@@ -572,14 +600,10 @@ static hl_status print_text(const evaluation *e)
         printf(", stride %s", hl_grouped(stride));
     if (special_of(e) != NULL)
         printf(", special tokens: %s", special_of(e));
-    printf("\n\n");
-    print_total(&total);
-    if (request->last_word)
-        print_last_word(&e->last_word);
-    if (e->agreement != NULL)
-        print_agreement(hl_agreement_get(e->agreement), reference_of(request));
+    printf("\n");
+    HL_NEED(print_scores(e, &total));
     if (request->speed)
-        print_speed(&e->speed);
+        HL_NEED(print_speed(&e->speed));
     print_range_note(&colors, &total);
     if (!request->per_document)
         return HL_OK;

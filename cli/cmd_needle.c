@@ -315,9 +315,7 @@ static hl_status print_json(const needle_work *work)
         HL_NEED(hl_needle_sheet(&table, work->found, names[i]));
         HL_NEED(hl_set_sheet(root, table));
     }
-    hl_put_json(root, JSON_INDENT(1));
-    printf("\n");
-    json_decref(root);
+    (void)hl_print_json(root, JSON_INDENT(1));
     return HL_OK;
 }
 

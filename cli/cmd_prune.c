@@ -498,11 +498,36 @@ static hl_status check_means(pruning *p)
 
 /* ------------------------------------------------------------ what was written */
 
-static void print_row(const char *what, double before, double after)
+/* A row of sizes: the change is a share of the first. */
+static void put_size(hl_sheet *table, const char *what, double before, double after)
 {
-    double change = before > 0.0 ? 100.0 * (after - before) / before : 0.0;
+    hl_sheet_put_text(table, "%s", what);
+    hl_sheet_put_reals(table, before, after,
+                       before > 0.0 ? 100.0 * (after - before) / before : NAN);
+}
 
-    printf("  %-18s %14.0f %14.0f %8.1f%%\n", what, before, after, change + 0.0);
+static hl_status print_sizes(const pruning *p)
+{
+    HL_HELD(hl_sheet_free) hl_sheet *table  = NULL;
+    const hl_prune_report           *after  = &p->report;
+    const hl_model_info             *before = hl_model_get_info(p->model);
+
+    HL_NEED(hl_sheet_new(&table, "sizes", "Before and after",
+                         "what:t before:0 after:0 change_percent:1"));
+    put_size(table, "parameters", (double)before->n_params, (double)after->n_params);
+    put_size(table, "bytes of tensors", (double)before->tensor_bytes, (double)after->tensor_bytes);
+    if (!before->is_encoder)
+        put_size(table, "KV bytes per token", (double)before->kv_bytes_f16,
+                 (double)after->kv_bytes_f16);
+    if (p->timing.done) {
+        const hl_speed *a = &p->timing.pair.before, *b = &p->timing.pair.after;
+
+        put_size(table, "memory", (double)(a->weight_bytes + a->session_bytes),
+                 (double)(b->weight_bytes + b->session_bytes));
+        put_size(table, "on disk", (double)p->timing.files_before, (double)p->timing.files_after);
+    }
+    HL_NEED(hl_sheet_finish(table));
+    return hl_print_sheet(table, HL_SHEET_TEXT);
 }
 
 static void print_heads(const hl_head_list *heads)
@@ -548,80 +573,68 @@ static long layer_of(const char **rest, const char *name)
     return layer;
 }
 
-/* Prints the tensors that share a name as "blk.0-3,7.attn_q.weight", from tensors[first] on, and
- * marks them as printed. */
-static void print_names(bool *printed, const hl_prune_report *report, int64_t first)
+/* Do two tensors share all but the layer? */
+static bool is_same_row(const hl_prune_tensor *a, const hl_prune_tensor *b)
 {
-    const hl_prune_tensor *one  = &report->tensors[first];
-    const char            *rest = NULL;
-    long                   from = layer_of(&rest, one->name);
-    long                   last = from;
+    const char *names[2];
 
-    printed[first] = true;
-    if (from < 0) {
-        printf("    %s\n", one->name);
-        return;
-    }
-    printf("    blk.%ld", from);
+    return layer_of(&names[0], a->name) >= 0 && layer_of(&names[1], b->name) >= 0 &&
+           strcmp(names[0], names[1]) == 0 && is_alike(a, b);
+}
+
+/* Adds a row for the tensors that share a name, with their layers as "0-3,7"; nothing if an earlier
+ * row has this one. */
+static void put_tensors(hl_sheet *table, const hl_prune_report *report, int64_t first)
+{
+    const hl_prune_tensor *one = &report->tensors[first];
+    const char            *name;
+    long                   last = layer_of(&name, one->name), from = last;
+    double                 growth      = (double)one->written_bytes - (double)one->stored_bytes;
+    char                   layers[256] = "-";
+    size_t                 used        = 0;
+
+    for (int64_t i = 0; i < first; i++)
+        if (is_same_row(one, &report->tensors[i]))
+            return;
     for (int64_t i = first + 1; i < report->n_tensors; i++) {
-        const char *other = NULL;
-        long        layer = layer_of(&other, report->tensors[i].name);
+        const hl_prune_tensor *tensor = &report->tensors[i];
 
-        if (!is_alike(one, &report->tensors[i]) || layer < 0 || strcmp(other, rest) != 0)
+        if (!is_same_row(one, tensor))
             continue;
-        printed[i] = true;
-        if (layer != last + 1) {
-            if (last > from)
-                printf("-%ld", last);
-            printf(",%ld", layer);
+        growth += (double)tensor->written_bytes - (double)tensor->stored_bytes;
+        long layer = layer_of(&name, tensor->name);
+        if (layer != last + 1 && used + 48 < sizeof layers) {
+            used += (size_t)snprintf(layers + used, sizeof layers - used,
+                                     last > from ? "%ld-%ld," : "%ld,", from, last);
             from = layer;
         }
         last = layer;
     }
-    if (last > from)
-        printf("-%ld", last);
-    printf(".%s\n", rest);
-}
-
-/* Prints the types that all tensors of one kind share, the reason, and the cost. */
-static void print_kind(const hl_prune_report *report, const hl_prune_tensor *kind)
-{
-    int64_t count  = 0;
-    double  growth = 0.0;
-
-    for (int64_t i = 0; i < report->n_tensors; i++) {
-        if (is_alike(kind, &report->tensors[i])) {
-            count++;
-            growth +=
-                (double)report->tensors[i].written_bytes - (double)report->tensors[i].stored_bytes;
-        }
-    }
-    printf("\n  %lld tensor%s stored as %s %s now %s", (long long)count, count == 1 ? "" : "s",
-           hl_dtype_name(kind->stored), count == 1 ? "is" : "are", hl_dtype_name(kind->written));
-    if (kind->why[0] != '\0')
-        printf(", not %s", hl_dtype_name(kind->wanted));
-    printf(" (%+.0f bytes)", growth);
-    if (kind->why[0] != '\0')
-        printf(":\n  %s\n", kind->why);
-    else
-        printf(", as --type asks\n");
+    if (last >= 0)
+        snprintf(layers + used, sizeof layers - used, last > from ? "%ld-%ld" : "%ld", from, last);
+    hl_sheet_put_text(table, "%s", name);
+    hl_sheet_put_text(table, "%s", layers);
+    hl_sheet_put_text(table, "%s", hl_dtype_name(one->stored));
+    hl_sheet_put_text(table, "%s", hl_dtype_name(one->wanted));
+    hl_sheet_put_text(table, "%s", hl_dtype_name(one->written));
+    hl_sheet_put_real(table, growth);
+    hl_sheet_put_text(table, "%s", one->why[0] != '\0' ? one->why : "requested by --type");
 }
 
 /* Prints matrices that could not get their type, and those that grew. */
-static void print_tensors(const hl_prune_report *report)
+static hl_status print_tensors(const hl_prune_report *report)
 {
-    bool *printed = calloc((size_t)report->n_tensors + 1, sizeof *printed);
+    HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
 
-    for (int64_t i = 0; printed != NULL && i < report->n_tensors; i++) {
-        if (printed[i])
-            continue;
-        print_kind(report, &report->tensors[i]);
-        for (int64_t k = i; k < report->n_tensors; k++) {
-            if (!printed[k] && is_alike(&report->tensors[i], &report->tensors[k]))
-                print_names(printed, report, k);
-        }
-    }
-    free(printed);
+    if (report->n_tensors == 0)
+        return HL_OK;
+    HL_NEED(hl_sheet_new(&table, "tensors", "Tensors of another type",
+                         "tensor:t layers:t stored:t wanted:t written:t growth:0 why:t"));
+    for (int64_t i = 0; i < report->n_tensors; i++)
+        put_tensors(table, report, i);
+    HL_NEED(hl_sheet_finish(table));
+    printf("\n");
+    return hl_print_sheet(table, HL_SHEET_TEXT);
 }
 
 /* --------------------------------------------------------------------- as text */
@@ -632,7 +645,7 @@ static const char *ranker_name(const pruning *p)
     return p->ranker != HL_RANKER_AUTO ? hl_ranker_name((size_t)p->ranker) : NULL;
 }
 
-static void print_story(const pruning *p)
+static hl_status print_story(const pruning *p)
 {
     const hl_prune_report *report   = &p->report;
     const hl_model_info   *before   = hl_model_get_info(p->model);
@@ -641,7 +654,7 @@ static void print_story(const pruning *p)
     int64_t                n_zeroed = report->n_pruned - report->n_gone;
 
     if (p->frontier != NULL)
-        hl_budget_print(p->frontier);
+        HL_NEED(hl_budget_print(p->frontier));
     printf("%s  %s: ", hl_shown(p->request->output), hl_prune_form_name(report->form));
     if (report->n_gone > 0 || n_zeroed == 0)
         printf("removed %lld", (long long)report->n_gone);
@@ -650,11 +663,7 @@ static void print_story(const pruning *p)
     printf(" of %lld heads%s%s\n\n", (long long)count_heads(p->model), by != NULL ? "; by " : "",
            by != NULL ? by : "");
     print_heads(p->heads);
-    printf("  %-18s %14s %14s\n", "", "before", "after");
-    print_row("parameters", (double)before->n_params, (double)report->n_params);
-    print_row("bytes", (double)before->tensor_bytes, (double)report->tensor_bytes);
-    if (!before->is_encoder)
-        print_row("KV bytes per token", (double)before->kv_bytes_f16, (double)report->kv_bytes_f16);
+    HL_NEED(print_sizes(p));
     printf("\n  Loads in headlight and in %s.\n", report->loads);
     if (report->vocab[0] != '\0')
         printf("  %s: %s.\n", report->has_vocab ? "Vocabulary" : "No vocabulary",
@@ -674,10 +683,11 @@ static void print_story(const pruning *p)
                "  kept (on %lld tokens of the text that gave the means)\n",
                p->check.whole.mean, p->check.zero.mean, p->check.mean.mean,
                (long long)p->check.whole.n_scored);
-    print_tensors(report);
-    hl_timing_print(&p->timing);
+    HL_NEED(print_tensors(report));
+    HL_NEED(hl_timing_print(&p->timing));
     if (report->form_note[0] != '\0')
         printf("\n  Written as masked, which saves nothing: %s.\n", hl_shown(report->form_note));
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- as JSON */
@@ -814,9 +824,7 @@ static int prune(pruning *p)
                                request->common.device, request->common.n_threads));
     if (request->common.json)
         return print_json(p);
-    if (!request->common.quiet)
-        print_story(p);
-    return HL_EXIT_OK;
+    return request->common.quiet ? HL_EXIT_OK : hl_finish("prune", print_story(p));
 }
 
 int hl_command_prune(int argc, char **argv)

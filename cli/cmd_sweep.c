@@ -12,7 +12,7 @@
 #include "command.h"
 #include "headlight.h"
 #include "held.h"
-#include "last_word.h"
+#include "input.h"
 #include "options.h"
 #include "progress.h"
 #include "screen.h"

@@ -150,6 +150,8 @@ static void print_table(const verify_printer *printer, const hl_verify_report *r
             "  every tolerance is at least %.1e: scores reach %.3g, and rounding them to floats\n"
             "  gives errors of that size\n",
             SCORE_ROUNDING * report->max_score, report->max_score);
+    for (int i = 0; i < HL_VERIFY_NOTES && report->notes[i] != NULL; i++)
+        printf("  note: %s\n", report->notes[i]);
     printf("\n");
 }
 
@@ -224,13 +226,17 @@ static void add_outputs(hl_sheet *table, const hl_verify_report *report)
 static json_t *json_report(const hl_verify_report *report)
 {
     hl_sheet *table = NULL;
+    json_t   *notes = json_array();
 
+    for (int i = 0; i < HL_VERIFY_NOTES && report->notes[i] != NULL; i++)
+        json_array_append_new(notes, json_string(report->notes[i]));
     if (new_outputs(&table) == HL_OK)
         add_outputs(table, report);
     return HL_OBJECT(
         HL_IS("case", hl_value_name(report->name)), HL_IS("passed", report->passed),
         HL_IS("outputs", hl_value_rows(table)),
-        HL_IS("max_score", report->max_score > 0.0 ? hl_value_number(report->max_score) : NULL));
+        HL_IS("max_score", report->max_score > 0.0 ? hl_value_number(report->max_score) : NULL),
+        HL_IS("notes", notes));
 }
 
 static void print_json(const verify_printer *printer)

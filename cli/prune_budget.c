@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "held.h"
 #include "screen.h"
 #include "values.h"
 
@@ -101,41 +102,23 @@ static void print_budget(const hl_frontier *f)
     printf(".\n");
 }
 
-static void print_point(const hl_frontier *f, int64_t i, bool is_first)
+hl_status hl_budget_print(const hl_frontier *f)
 {
-    const hl_frontier_point *p      = &f->points[i];
-    hl_colors                colors = hl_terminal_colors(stdout);
-    const char              *bold   = i == f->recommended ? colors.bold : "";
+    HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
+    const hl_frontier_point         *best  = &f->points[f->recommended];
 
-    printf("%s%c %-18s %6lld %14s %6.1f%%  %+8.4f  %+.4f to %+.4f  %7.4f%s%s\n", bold,
-           i == f->recommended ? '>'
-           : p->is_best        ? '*'
-                               : ' ',
-           is_first ? hl_ranker_name((size_t)p->ranker) : "", (long long)p->n_off,
-           hl_grouped((int64_t)p->tensor_bytes),
-           100.0 * ((double)p->tensor_bytes / (double)f->tensor_bytes - 1.0), p->rise, p->rise_low,
-           p->rise_high, p->kl, p->fits ? "" : "  beyond", bold[0] != '\0' ? colors.plain : "");
-}
-
-void hl_budget_print(const hl_frontier *f)
-{
-    const hl_frontier_point *best = &f->points[f->recommended];
-
-    printf("Tried on held-out text: %s tokens in %lld windows of %lld; unpruned %.4f nats per "
-           "token.\n",
-           hl_grouped(f->n_scored), (long long)f->n_windows, (long long)f->n_ctx, f->nll);
     print_budget(f);
-    printf("\n  %-18s %6s %14s %7s  %8s  %18s  %7s\n", "order", "heads", "bytes", "", "loss",
-           "95% interval", "KL");
-    for (int64_t i = 0; i < f->n_points; i++)
-        print_point(f, i, i == 0 || f->points[i - 1].ranker != f->points[i].ranker);
-    printf("\n  Losses are those of %s.",
-           f->budget.repair ? "repaired models, solved on the text that heads were ranked on"
-                            : "the disabled heads, without a repair");
-    printf("\n  * no other is smaller and costs less; beyond: past the budget, by the interval's "
-           "upper end\n  > recommended: %lld of %lld heads by %s%s\n\n",
+    HL_NEED(hl_frontier_sheet(&table, f));
+    printf("\n");
+    HL_NEED(hl_print_sheet(table, HL_SHEET_TEXT));
+    printf("\nAll were run on held-out text, %s.\n",
+           f->budget.repair ? "repaired on the text that heads were ranked on"
+                            : "with heads disabled and no repair");
+    printf("best: no other is smaller and costs less; fits: within the budget, by the interval's "
+           "upper end.\nRecommended: %lld of %lld heads by %s%s\n\n",
            (long long)best->n_off, (long long)f->n_heads, hl_ranker_name((size_t)best->ranker),
            f->all_went ? ", which are all that may go: the budget is not used up" : "");
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- as JSON */

@@ -70,8 +70,8 @@ typedef struct hl_timing {
 /* Times the model and the one that was written at `path`, on the model's device. */
 hl_status hl_timing_take(hl_timing *out, const hl_model *model, const char *before,
                          const char *path, const char *device, int32_t n_threads);
-void      hl_timing_print(const hl_timing *timing);
-json_t   *hl_timing_json(const hl_timing *timing); /* NULL: not done */
+hl_status hl_timing_print(const hl_timing *timing); /* nothing if not done, as the next: NULL */
+json_t   *hl_timing_json(const hl_timing *timing);
 
 /* ----------------------------------------------------------------- budgets */
 
@@ -108,7 +108,7 @@ hl_status hl_budget_keep(hl_head_list **out, hl_evidence *evidence, const hl_mod
                          const hl_budget_request *request, const hl_evidence_request *texts);
 
 /* Prints what was tried and what is recommended. */
-void    hl_budget_print(const hl_frontier *frontier);
-json_t *hl_budget_json(const hl_frontier *frontier);
+hl_status hl_budget_print(const hl_frontier *frontier);
+json_t   *hl_budget_json(const hl_frontier *frontier);
 
 #endif

@@ -60,38 +60,36 @@ hl_status hl_timing_take(hl_timing *out, const hl_model *model, const char *befo
 /* ------------------------------------------------------------------ for people */
 
 /* A ratio of times is a gain or a loss where all rounds agree. */
-static void print_rate(const char *what, int64_t n_tokens, double before, double after,
-                       hl_speed_ratio ratio)
+static void put_rate(hl_sheet *table, const char *what, int64_t n_tokens, double before,
+                     double after, hl_speed_ratio ratio)
 {
-    printf("  %-18s %14.1f %14.1f ", what, (double)n_tokens / before, (double)n_tokens / after);
-    if (ratio.low > 1.0 || ratio.high < 1.0)
-        printf("  %.2fx, rounds %.2f to %.2f\n", ratio.median, ratio.low, ratio.high);
-    else
-        printf("  no difference, rounds %.2f to %.2f\n", ratio.low, ratio.high);
+    hl_sheet_put_text(table, "%s", what);
+    hl_sheet_put_reals(table, (double)n_tokens / before, (double)n_tokens / after, ratio.median,
+                       ratio.low, ratio.high);
+    hl_sheet_put_text(table, "%s",
+                      ratio.low > 1.0    ? "faster"
+                      : ratio.high < 1.0 ? "slower"
+                                         : "no difference");
 }
 
-static void print_bytes(const char *what, size_t before, size_t after)
+hl_status hl_timing_print(const hl_timing *t)
 {
-    double change = before > 0 ? 100.0 * ((double)after / (double)before - 1.0) : 0.0;
-
-    printf("  %-18s %14s %14s %8.1f%%\n", what, hl_grouped((int64_t)before),
-           hl_grouped((int64_t)after), change + 0.0);
-}
-
-void hl_timing_print(const hl_timing *t)
-{
-    const hl_speed *a = &t->pair.before, *b = &t->pair.after;
+    HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
+    const hl_speed                  *a = &t->pair.before, *b = &t->pair.after;
 
     if (!t->done)
-        return;
-    printf("\n  Run side by side, %lld rounds in turns:\n", (long long)t->pair.n_rounds);
-    print_rate("prefill tokens/s", a->n_prefill, a->prefill_seconds, b->prefill_seconds,
-               t->pair.prefill);
+        return HL_OK;
+    HL_NEED(hl_sheet_new(&table, "speed", "Tokens per second, both models in turns",
+                         "what:t before:1 after:1 ratio:2 lowest:2 highest:2 verdict:t"));
+    put_rate(table, "prefill", a->n_prefill, a->prefill_seconds, b->prefill_seconds,
+             t->pair.prefill);
     if (a->n_decode > 0)
-        print_rate("decode tokens/s", a->n_decode, a->decode_seconds, b->decode_seconds,
-                   t->pair.decode);
-    print_bytes("memory", a->weight_bytes + a->session_bytes, b->weight_bytes + b->session_bytes);
-    print_bytes("on disk", t->files_before, t->files_after);
+        put_rate(table, "decode", a->n_decode, a->decode_seconds, b->decode_seconds,
+                 t->pair.decode);
+    hl_sheet_fact_real(table, "rounds", (double)t->pair.n_rounds);
+    HL_NEED(hl_sheet_finish(table));
+    printf("\n");
+    return hl_print_sheet(table, HL_SHEET_TEXT);
 }
 
 /* --------------------------------------------------------------------- as JSON */

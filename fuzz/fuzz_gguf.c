@@ -30,17 +30,14 @@ static void check_tensor(const hl_gguf *file, const hl_tensor *tensor, const uin
 static void read_array(const hl_gguf_array *array, const uint8_t *end, size_t n_most)
 {
     for (size_t i = 0; i < array->count && i < n_most; i++) {
-        int64_t       number = 0;
-        double        real   = 0.0;
-        hl_bytes      text;
-        hl_gguf_array inner;
+        int64_t  number = 0;
+        double   real   = 0.0;
+        hl_bytes text;
 
         (void)hl_gguf_array_int(&number, array, i);
         (void)hl_gguf_array_float(&real, array, i);
         if (hl_gguf_array_text(&text, array, i))
             PROMISE((size_t)(end - (const uint8_t *)text.data) >= text.n_bytes);
-        if (hl_gguf_array_array(&inner, array, i))
-            read_array(&inner, end, n_most / 4);
     }
 }
 

@@ -166,6 +166,15 @@ static void draw_biases(attention_case *c)
         p->key_bias = bias;
         c->max_score += 7.0f;
     }
+    if (chance(15)) {
+        int64_t n    = p->n_batch * p->n_queries * p->n_keys;
+        float  *bias = own_random(c, n, 1.0f);
+
+        for (int64_t i = 0; i < n; i++)
+            bias[i] = chance(40) ? -INFINITY : bias[i];
+        p->row_bias = bias;
+        c->max_score += 4.0f;
+    }
     if (chance(20))
         p->sinks = own_random(c, p->n_heads, 2.0f);
 }

@@ -95,19 +95,19 @@ static inline float tolerance_of(hl_dtype dtype, float most)
     return most * (dtype == HL_DTYPE_F32 ? 2e-5f : (dtype == HL_DTYPE_BF16 ? 0x1p-7f : 0x1p-10f));
 }
 
-/* Compares results; `most` is the size of the inputs, since outputs may be smaller. */
-static inline void compare_scaled(const char *what, const twin *t, hl_dtype stored,
-                                  hl_dtype computed, float most)
+/* Compares n values from `first` on; `most` is the size of the inputs, since outputs may be smaller. */
+static inline void compare_values(const char *what, const twin *t, hl_dtype stored,
+                                  hl_dtype computed, float most, size_t first, size_t n)
 {
-    size_t n = t->n_bytes / (hl_dtype_bits(stored) / 8);
+    size_t size = hl_dtype_bits(stored) / 8;
     float *values[N_SIDES];
     float  worst = 0.0f;
 
     EACH_SIDE(side)
     {
-        void *bytes  = fetch(side, t);
-        values[side] = malloc(n * sizeof **values);
-        assert_ok(hl_dtype_to_f32(values[side], bytes, stored, n));
+        uint8_t *bytes = fetch(side, t);
+        values[side]   = malloc(n * sizeof **values);
+        assert_ok(hl_dtype_to_f32(values[side], bytes + first * size, stored, n));
         free(bytes);
     }
     for (size_t i = 0; i < n; i++) {
@@ -124,6 +124,19 @@ static inline void compare_scaled(const char *what, const twin *t, hl_dtype stor
         fail_msg("%s, %s: off by %g where the largest is %g", what, hl_dtype_name(computed),
                  (double)worst, (double)most);
     EACH_SIDE(side) free(values[side]);
+}
+
+static inline void compare_scaled(const char *what, const twin *t, hl_dtype stored,
+                                  hl_dtype computed, float most)
+{
+    compare_values(what, t, stored, computed, most, 0, t->n_bytes / (hl_dtype_bits(stored) / 8));
+}
+
+/* Compares n values from `first` on: the others are padding. */
+static inline void compare_part(const char *what, const twin *t, hl_dtype stored, int64_t first,
+                                int64_t n)
+{
+    compare_values(what, t, stored, stored, 0.0f, (size_t)first, (size_t)n);
 }
 
 static inline void compare(const char *what, const twin *t, hl_dtype stored, hl_dtype computed)

@@ -410,12 +410,15 @@ static void add_table_row(float *out, float *room, const void *table, hl_dtype d
 
 static void embed_row(const hl_device_embed *e, float *x, int64_t row)
 {
-    float *room = x + e->n;
+    float  *room  = x + e->n;
+    int64_t token = e->tokens[row];
 
+    if (e->n_known > 0 && token >= e->n_known)
+        token = 0;
     if (e->base != NULL) {
         host_load(x, e->base, e->dtype, row * e->n, e->n);
     } else {
-        host_load(x, e->table, e->dtype, e->tokens[row] * e->n, e->n);
+        host_load(x, e->table, e->dtype, token * e->n, e->n);
         for (int64_t i = 0; i < e->n; i++)
             x[i] *= e->scale;
     }
@@ -880,6 +883,62 @@ static hl_status host_gate(hl_device *device, const hl_device_gate *g)
         for (int64_t i = 0; i < g->n; i++)
             x[i] *= g->scale;
         host_store(g->out, g->dtype, row * g->n, x, g->n);
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------ several streams */
+
+static void mix_row(const hl_device_streams *s, int64_t row)
+{
+    int64_t    m = s->n_streams, n_coefficients = s->corrects ? m : m * m;
+    float      c[HL_MAX_STREAMS * HL_MAX_STREAMS];
+    hl_streams stream = { .x            = s->x + row * s->n,
+                          .stride       = s->stride,
+                          .kept         = s->kept + row * s->n,
+                          .coefficients = c,
+                          .n_streams    = m,
+                          .n            = s->n };
+
+    for (int64_t i = 0; i < n_coefficients; i++) {
+        double sum = 0.0;
+
+        for (int64_t j = 0; j < m; j++)
+            sum += (double)s->weight[i * m + j] * tanh((double)s->logits[row * m + j]);
+        c[i] = (float)sum;
+    }
+    if (s->corrects)
+        hl_dense_scalar.correct(&stream);
+    else
+        hl_dense_scalar.predict(&stream);
+}
+
+static hl_status host_streams(hl_device *device, const hl_device_streams *s)
+{
+    HL_NEED(make_rows(device, s->n));
+    for (int64_t row = 0; row < count_rows(&s->places); row++) {
+        if (!counts(&s->places, row))
+            continue;
+        mix_row(s, row);
+        for (int64_t i = 0; i < s->n; i++)
+            device->values[i] = s->x[row * s->n + i] * (s->scale != NULL ? s->scale[i] : 1.0f);
+        if (s->out != NULL)
+            host_store(s->out, s->dtype, row * s->n, device->values, s->n);
+    }
+    return HL_OK;
+}
+
+static hl_status host_match(hl_device *device, const hl_device_match *m)
+{
+    (void)device;
+    for (int64_t row = 0; row < count_rows(&m->places); row++) {
+        int64_t at = row * m->n;
+
+        if (!counts(&m->places, row))
+            continue;
+        for (int64_t i = 0; i < m->n && !m->adds; i++)
+            m->out[at + i] = 0.0f;
+        hl_dense_scalar.match(m->out + at, m->x + at, m->like + at, m->n);
     }
     return HL_OK;
 }
@@ -1517,6 +1576,8 @@ static const hl_device_ops host_table = {
     .conv          = host_conv,
     .scan          = host_scan,
     .gate          = host_gate,
+    .streams       = host_streams,
+    .match         = host_match,
     .cap           = host_cap,
     .logits        = host_logits,
     .pick          = host_pick,

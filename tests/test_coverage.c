@@ -617,16 +617,17 @@ static void sample_area(tally *out, int n, hl_random *random)
         if (pass == 1)
             draw(chosen, n, random);
         int64_t  n_windows = pass == 0 ? p.size.n_windows : n;
-        hl_cases cases     = { wrong, groups, n_windows * m, n_windows };
+        hl_cases cases     = { wrong, groups, n_windows * m, pass == 0 ? 1 : n_windows };
         for (int64_t i = 0; i < n_windows * m; i++) {
             int64_t window = pass == 0 ? i / m : chosen[i / m];
             scores[i]      = p.losses[window * p.size.n_ctx + 1 + i % m];
             wrong[i]       = p.wrong[window * p.size.n_ctx + 1 + i % m];
-            groups[i]      = i / m;
+            groups[i]      = pass == 0 ? 0 : i / m;
         }
         if (pass == 0) {
             assert_true(all <= (int64_t)(sizeof scores / sizeof *scores));
-            assert_ok(hl_auroc(&whole, scores, &cases));
+            assert_ok(hl_auroc_left_out(left, scores, &cases));
+            whole = left[1];
             continue;
         }
         assert_ok(hl_auroc_left_out(left, scores, &cases));

@@ -156,6 +156,108 @@ static void sparse_rows_agree(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
+enum { STREAMS = 4, STREAM_ROOM = MAX_ROW + 1 };
+
+/* The streams of one row, and the row that is kept; each ends with a value that must stay. */
+typedef struct stream_rows {
+    float x[STREAMS * STREAM_ROOM];
+    float kept[STREAM_ROOM];
+} stream_rows;
+
+static void fill_streams(stream_rows *rows, int64_t n)
+{
+    fill(rows->x, STREAMS * STREAM_ROOM);
+    fill(rows->kept, STREAM_ROOM);
+    for (int s = 0; s < STREAMS; s++)
+        rows->x[s * STREAM_ROOM + n] = 12345.0f;
+    rows->kept[n] = 12345.0f;
+}
+
+static void mix_streams(const hl_dense *dense, stream_rows *rows, const float *coefficients,
+                        int64_t n)
+{
+    hl_streams streams = { .x            = rows->x,
+                           .stride       = STREAM_ROOM,
+                           .kept         = rows->kept,
+                           .coefficients = coefficients,
+                           .n_streams    = STREAMS,
+                           .n            = n };
+
+    dense->predict(&streams);
+    for (int64_t i = 0; i < n; i++) /* what a block changes */
+        rows->x[i] += 0.25f * (float)(i % 7);
+    dense->correct(&streams);
+}
+
+static void streams_agree(void **state)
+{
+    (void)state;
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        for (int i = 0; i < N_SIZES; i++) {
+            stream_rows seen, wanted;
+            float       coefficients[STREAMS * STREAMS];
+
+            fill_streams(&wanted, sizes[i]);
+            fill(coefficients, STREAMS * STREAMS);
+            seen = wanted;
+            mix_streams(&hl_dense_scalar, &wanted, coefficients, sizes[i]);
+            mix_streams(dense_of(*name), &seen, coefficients, sizes[i]);
+            for (int s = 0; s < STREAMS; s++)
+                expect_close(seen.x + s * STREAM_ROOM, wanted.x + s * STREAM_ROOM, sizes[i], 1e-5,
+                             "streams");
+            expect_close(seen.kept, wanted.kept, sizes[i], 1e-5, "streams, kept");
+        }
+    }
+    assert_ok(hl_backend_select(NULL));
+}
+
+static void matched_rows_agree(void **state)
+{
+    (void)state;
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        for (int i = 0; i < 2 * N_SIZES; i++) {
+            float   seen[MAX_ROW + 1], wanted[MAX_ROW + 1], x[MAX_ROW + 1], like[MAX_ROW + 1];
+            int64_t n = sizes[i % N_SIZES];
+
+            fill(wanted, MAX_ROW + 1);
+            fill(x, MAX_ROW + 1);
+            fill(like, MAX_ROW + 1);
+            for (int64_t j = 0; j < n && i >= N_SIZES; j++)
+                x[j] *= 1e-4f; /* so small that its own length does not count */
+            wanted[n] = 12345.0f;
+            memcpy(seen, wanted, sizeof seen);
+            hl_dense_scalar.match(wanted, x, like, n);
+            dense_of(*name)->match(seen, x, like, n);
+            expect_close(seen, wanted, n, 1e-6, "match");
+        }
+    }
+    assert_ok(hl_backend_select(NULL));
+}
+
+/* Two streams: x_0 = 1 + 2 * 1 + 3 * 10 = 33, x_1 = 10 + 4 * 1 + 5 * 10 = 64; a block adds 2, of which
+ * the first gets 1 + 0.5 times and the second 1 - 2 times. */
+static void streams_follow_their_formula(void **state)
+{
+    float      x[2] = { 1.0f, 10.0f }, kept = 0.0f;
+    hl_streams s       = { .x = x, .stride = 1, .kept = &kept, .n_streams = 2, .n = 1 };
+    float      like[2] = { 3.0f, 4.0f }, row[2] = { 0.6f, 0.8f }, out[2] = { 1.0f, 0.0f };
+    (void)state;
+
+    s.coefficients = (const float[]){ 2.0f, 3.0f, 4.0f, 5.0f };
+    hl_dense_scalar.predict(&s);
+    assert_float_equal(x[0], 33.0, 0.0);
+    assert_float_equal(x[1], 64.0, 0.0);
+    assert_float_equal(kept, 33.0, 0.0);
+    x[0] += 2.0f;
+    s.coefficients = (const float[]){ 0.5f, -2.0f };
+    hl_dense_scalar.correct(&s);
+    assert_float_equal(x[0], 36.0, 0.0);
+    assert_float_equal(x[1], 62.0, 0.0);
+    hl_dense_scalar.match(out, row, like, 2);
+    assert_float_equal(out[0], 4.0, 1e-6);
+    assert_float_equal(out[1], 4.0, 1e-6);
+}
+
 /* Of a normal distribution, a share of 30% is more than 0.5244 deviations above the mean. */
 static void a_sparse_row_keeps_its_largest(void **state)
 {
@@ -690,6 +792,9 @@ int main(void)
         cmocka_unit_test(rotations_agree),
         cmocka_unit_test(activations_agree),
         cmocka_unit_test(sparse_rows_agree),
+        cmocka_unit_test(streams_agree),
+        cmocka_unit_test(matched_rows_agree),
+        cmocka_unit_test(streams_follow_their_formula),
         cmocka_unit_test(a_sparse_row_keeps_its_largest),
         cmocka_unit_test(activations_keep_what_is_not_a_number),
         cmocka_unit_test(dots_are_accurate),

@@ -216,6 +216,61 @@ static twin twin_places(void)
     return twin_indices((const int64_t[]){ 4, 9, ROWS, ROWS - 1, 1, 0 }, 3 * BATCH);
 }
 
+static void streams_case(hl_dtype dtype, int64_t n, int64_t n_streams, bool corrects, bool scales)
+{
+    int64_t n_rows = BATCH * ROWS, n_c = corrects ? n_streams : n_streams * n_streams;
+    twin    x    = twin_rows(HL_DTYPE_F32, n_streams * n_rows * n);
+    twin    kept = twin_rows(HL_DTYPE_F32, n_rows * n), out = twin_rows(dtype, n_rows * n);
+    twin    logits = twin_rows(HL_DTYPE_F32, n_rows * n_streams), places = twin_places();
+    twin    weight = twin_rows(HL_DTYPE_F32, n_c * n_streams), scale = twin_rows(HL_DTYPE_F32, n);
+
+    EACH_SIDE(side)
+    {
+        hl_device_streams o = { .x         = x.at[side],
+                                .kept      = kept.at[side],
+                                .stride    = n_rows * n,
+                                .logits    = logits.at[side],
+                                .weight    = weight.at[side],
+                                .corrects  = corrects,
+                                .out       = corrects ? out.at[side] : NULL,
+                                .scale     = scales ? scale.at[side] : NULL,
+                                .dtype     = dtype,
+                                .n_streams = n_streams,
+                                .n         = n,
+                                .places    = places_of(&places, side) };
+        hl_device_match   m = { .out    = kept.at[side],
+                                .x      = x.at[side],
+                                .like   = (float *)x.at[side] + n_rows * n,
+                                .adds   = scales,
+                                .n      = n,
+                                .places = places_of(&places, side) };
+
+        check_call(side, ops[side]->streams(devices[side], &o));
+        if (corrects)
+            check_call(side, ops[side]->match(devices[side], &m));
+    }
+    for (int64_t s = 0; s < n_streams; s++) { /* the last row of the second sequence is padding */
+        compare_part("streams", &x, HL_DTYPE_F32, s * n_rows * n, (n_rows - 1) * n);
+    }
+    compare_part("streams, kept or matched", &kept, HL_DTYPE_F32, 0, (n_rows - 1) * n);
+    compare_part("streams, out", &out, dtype, 0, (n_rows - 1) * n);
+    twin *all[] = { &x, &kept, &out, &logits, &places, &weight, &scale };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        twin_free(all[i]);
+}
+
+static void test_streams(void **state)
+{
+    (void)state;
+    EACH_TYPE(dtype)
+    {
+        streams_case(*dtype, 2048, 4, false, true);
+        streams_case(*dtype, 2048, 4, true, true);
+        streams_case(*dtype, 67, 2, true, false);
+        streams_case(*dtype, 33, 8, false, false);
+    }
+}
+
 /* ------------------------------------------------------ mixers with a state */
 
 /* Two sequences: one that begins, and one that continues and has padding. */
@@ -436,7 +491,8 @@ static void heads_case(hl_dtype dtype, int64_t d, hl_head_norm norm, bool interl
         check_call(side, ops[side]->heads(devices[side], &h));
     }
     compare("angles", &cosine, HL_DTYPE_F32, HL_DTYPE_F32);
-    compare("heads, qkv", &qkv, dtype, dtype);
+    /* The last row is padding: with a norm over all heads it may be computed. */
+    compare_part("heads, qkv", &qkv, dtype, 0, (BATCH * ROWS - 1) * width);
     compare("heads, k", &k, dtype, dtype);
     compare("heads, v", &v, dtype, dtype);
     twin *all[] = { &qkv, &k, &v, &weight, &places, &cosine, &sine, &frequencies, &factors };
@@ -769,12 +825,12 @@ static void test_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear), cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_norm),   cmocka_unit_test(test_activate),
-        cmocka_unit_test(test_heads),  cmocka_unit_test(test_embed),
-        cmocka_unit_test(test_logits), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_reduce), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_mixers),
+        cmocka_unit_test(test_linear),    cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_norm),      cmocka_unit_test(test_activate),
+        cmocka_unit_test(test_streams),   cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_embed),     cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_mixers),
     };
 
     if (!open_twins())

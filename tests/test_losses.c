@@ -36,7 +36,6 @@ static hl_status lose(void *context, const hl_final_rows *rows)
     for (int64_t row = 0; row < rows->n_rows; row++) {
         int64_t position = rows->start + row;
         int64_t target   = target_at((int)rows->sequence, position);
-        int64_t top      = -1;
 
         if (rows->losses != NULL) {
             assert_true(isnan(rows->losses[row]) == (target < 0));
@@ -44,8 +43,10 @@ static hl_status lose(void *context, const hl_final_rows *rows)
             both->told[rows->sequence][position] = target >= 0 ? rows->losses[row] : 0.0;
             both->n_told++;
         } else if (target >= 0) {
+            const float *logits = rows->logits + row * rows->d_vocab;
+
             both->from_logits[rows->sequence][position] =
-                hl_logits_loss(&top, rows->logits + row * rows->d_vocab, rows->d_vocab, target);
+                hl_logits_lse(logits, rows->d_vocab) - (double)logits[target];
         }
     }
     return HL_OK;

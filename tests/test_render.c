@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-#include "render/axis.h"
+#include "render/figure.h"
 
 /* ------------------------------------------------------------------------ colors */
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "analysis/series_parts.h"
-#include "render/events.h"
+#include "base/hash.h"
 
 /* Makes a model whose attention is sharper than the healthy one's by this amount. */
 static made_model sharper(double by)

@@ -94,7 +94,6 @@ static void a_folder_with_one_file(void **state)
     hl_tensors *tensors = open_here("");
     assert_int_equal(hl_tensors_kind_of(tensors), HL_TENSORS_SAFETENSORS);
     assert_int_equal(hl_tensors_count(tensors), 2);
-    assert_int_equal(hl_tensors_n_files(tensors), 1);
     assert_string_equal(hl_tensors_folder(tensors), folder);
     assert_true(number_of(tensors, "y") == 'y');
     assert_string_equal(hl_tensors_at(tensors, 0)->name, "x");
@@ -120,7 +119,6 @@ static void shards_make_one_model(void **state)
     for (size_t i = 0; i < 4; i++) {
         hl_tensors *tensors = open_here(names[i]);
         assert_int_equal(hl_tensors_count(tensors), 4);
-        assert_int_equal(hl_tensors_n_files(tensors), 2);
         for (char letter = 'a'; letter <= 'd'; letter++)
             assert_true(number_of(tensors, (char[2]){ letter }) == letter);
         assert_string_equal(hl_tensors_at(tensors, 1)->name, "c"); /* in the order of the shards */
@@ -254,7 +252,6 @@ static void a_gguf_file(void **state)
     hl_tensors_close(tensors);
     write_part("one-00001-of-00001.gguf", "x", 0, 1, 1);
     tensors = open_here("one-00001-of-00001.gguf");
-    assert_int_equal(hl_tensors_n_files(tensors), 1);
     hl_tensors_close(tensors);
 }
 
@@ -267,7 +264,6 @@ static void parts_make_one_model(void **state)
     for (size_t i = 0; i < 3; i++) {
         hl_tensors *tensors = open_here(names[i]);
         int64_t     number  = -1;
-        assert_int_equal(hl_tensors_n_files(tensors), 3);
         assert_int_equal(hl_tensors_count(tensors), 3);
         assert_true(number_of(tensors, "c") == 'c' && number_of(tensors, "a") == 'a');
         assert_ok(hl_gguf_get_int(&number, hl_tensors_gguf(tensors), "split.no"));

@@ -11,11 +11,9 @@
 
 #include "measure/verify.h"
 
-enum { FOLDER = 1, GGUF = 2, NO_LENS = 4 };
+enum { FOLDER = 1, GGUF = 2 };
 
-/* A line for each family that must agree: its name, then "folder", "gguf" or both.  "no-lens": the
- * stored lens was computed without the final norm, unlike that of all other families, and does not
- * count; transformers' own norm and head give what headlight shows. */
+/* A line for each family that must agree: its name, then "folder", "gguf" or both. */
 static const char LIST[] = "tests/data/families2";
 
 /* Statistics may differ by 2e-4 at most, logits, hidden states and the lens by 3e-4 of the largest
@@ -27,7 +25,7 @@ static double bar_of(const hl_verify_entry *entry)
 
 /* Verifies one form in one way; writes why it does not agree. */
 static bool agrees_so(char *why, size_t n_bytes, const char *path, const char *expected,
-                      bool with_lens, hl_verify_options options)
+                      hl_verify_options options)
 {
     hl_verify_report *report = NULL;
     bool              agrees = true;
@@ -45,9 +43,9 @@ static bool agrees_so(char *why, size_t n_bytes, const char *path, const char *e
         return false;
     }
     for (size_t i = 0; i < report->n_entries && agrees; i++) {
-        const hl_verify_entry *entry   = &report->entries[i];
-        bool                   is_lens = strncmp(entry->output, "lens_", 5) == 0;
-        agrees                         = entry->error <= bar_of(entry) || (is_lens && !with_lens);
+        const hl_verify_entry *entry = &report->entries[i];
+
+        agrees = entry->error <= bar_of(entry);
         if (!agrees)
             snprintf(why, n_bytes, "%s is off by %.1e%s, %s", entry->output, entry->error,
                      entry->relative ? " of the largest value" : "",
@@ -59,13 +57,12 @@ static bool agrees_so(char *why, size_t n_bytes, const char *path, const char *e
     return agrees;
 }
 
-static bool agrees(char *why, size_t n_bytes, const char *path, const char *expected,
-                   bool with_lens)
+static bool agrees(char *why, size_t n_bytes, const char *path, const char *expected)
 {
     static const hl_verify_options ways[] = { { 0 }, { .n_chunk = 7 }, { .decode = true } };
 
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        if (!agrees_so(why, n_bytes, path, expected, with_lens, ways[i]))
+        if (!agrees_so(why, n_bytes, path, expected, ways[i]))
             return false;
     }
     return true;
@@ -86,8 +83,7 @@ static int wanted_forms(const char *list, const char *name)
         n_line = strcspn(line, "\n");
         if (strncmp(line, name, n_name) == 0 && line[n_name] == ' ') {
             return (says(line, n_line, " folder") ? FOLDER : 0) |
-                   (says(line, n_line, " gguf") ? GGUF : 0) |
-                   (says(line, n_line, " no-lens") ? NO_LENS : 0);
+                   (says(line, n_line, " gguf") ? GGUF : 0);
         }
     }
     return 0;
@@ -105,13 +101,12 @@ static int check_family(const char *list, const char *name)
     snprintf(gguf, sizeof gguf, "%s", in_shared(gguf));
     snprintf(expected, sizeof expected, "%s/expected.safetensors", folder);
 
-    bool with_lens = (wanted & NO_LENS) == 0;
-    bool passes    = agrees(why, sizeof why, folder, expected, with_lens);
+    bool passes = agrees(why, sizeof why, folder, expected);
     snprintf(line, sizeof line, "# %s: %s", name, passes ? "passes" : why);
     seen |= passes ? FOLDER : 0;
     if (path_exists(gguf)) {
         size_t n = strlen(line);
-        passes   = agrees(why, sizeof why, gguf, expected, with_lens);
+        passes   = agrees(why, sizeof why, gguf, expected);
         snprintf(line + n, sizeof line - n, "; GGUF: %s", passes ? "passes" : why);
         seen |= passes ? GGUF : 0;
     }

@@ -94,6 +94,8 @@ HL_API void hl_sheet_fact_text(hl_sheet *table, const char *name, const char *fo
 /* Adds three facts: how the table's intervals were made (or why there are none), their level,
  * and the number of units. */
 HL_API void hl_sheet_fact_interval(hl_sheet *table, const hl_interval *interval);
+/* Text has only the first rows; CSV and JSON have all of them. */
+HL_API void hl_sheet_shorten(hl_sheet *table, int64_t n_rows);
 /* Returns the first error; HL_INTERNAL if the last row is incomplete. */
 HL_API hl_status hl_sheet_finish(hl_sheet *table);
 /* Ends a function that makes a table: passes it to the caller, or releases it if `status` or

@@ -48,6 +48,8 @@ typedef struct hl_verify_entry {
                         * output is stored */
 } hl_verify_entry;
 
+#define HL_VERIFY_NOTES 3
+
 typedef struct hl_verify_report {
     char            *name; /* the file's name without its extension */
     hl_verify_entry *entries;
@@ -55,6 +57,8 @@ typedef struct hl_verify_report {
     bool             passed;
     double           max_score; /* models: the largest |score|; an error of 8 * 2^-24 of it, from
                                  * rounding, is always allowed.  0: not examined */
+    const char *notes[HL_VERIFY_NOTES]; /* models: why tolerances are wider, or something was not
+                                         * compared; static, NULL after the last */
 } hl_verify_report;
 
 /* Verifies a file of any of the three kinds. */

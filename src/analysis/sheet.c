@@ -51,6 +51,7 @@ struct hl_sheet {
     char         *names;
     int64_t       n_columns;
     int64_t       n_shown; /* number of columns in text */
+    int64_t       n_most;  /* number of rows in text; 0: all */
     sheet_cell   *cells;   /* (n_rows, n_columns) */
     int64_t       n_cells;
     size_t        room;
@@ -369,6 +370,11 @@ double hl_sheet_fact(const hl_sheet *table, const char *name)
     return NAN;
 }
 
+void hl_sheet_shorten(hl_sheet *table, int64_t n_rows)
+{
+    table->n_most = n_rows;
+}
+
 /* ------------------------------------------------------------------ as text */
 
 /* Returns the text of a cell as it may be printed: it can hold names from untrusted files. */
@@ -541,11 +547,14 @@ static void add_facts(hl_text *out, const hl_sheet *table)
 static hl_status write_text(hl_text *out, const hl_sheet *table)
 {
     HL_FREED int64_t *widths = NULL;
+    int64_t           n_rows = hl_sheet_n_rows(table);
 
+    if (table->n_most > 0 && table->n_most < n_rows)
+        n_rows = table->n_most;
     HL_NEED(HL_ALLOC(&widths, (size_t)table->n_shown));
     for (int64_t column = 0; column < table->n_shown; column++) {
         widths[column] = text_width(table->columns[column].name);
-        for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
+        for (int64_t row = 0; row < n_rows; row++) {
             char    room[32];
             int64_t width = text_width(plain_cell(room, table, row, column));
 
@@ -553,10 +562,12 @@ static hl_status write_text(hl_text *out, const hl_sheet *table)
         }
     }
     hl_text_addf(out, "%s\n\n", table->title);
-    if (hl_sheet_n_rows(table) == 0)
+    if (n_rows == 0)
         hl_text_addf(out, "nothing to show\n");
-    for (int64_t row = -1; row < hl_sheet_n_rows(table) && hl_sheet_n_rows(table) > 0; row++)
+    for (int64_t row = -1; row < n_rows && n_rows > 0; row++)
         add_line(out, table, widths, row);
+    if (n_rows < hl_sheet_n_rows(table))
+        hl_text_addf(out, "... and %lld more\n", (long long)(hl_sheet_n_rows(table) - n_rows));
     add_facts(out, table);
     return HL_OK;
 }

@@ -56,10 +56,7 @@ static double area(const scored *sorted, const hl_cases *cases, const int64_t *t
     return n_positive > 0.0 && below > 0.0 ? pairs / (n_positive * below) : NAN;
 }
 
-/* Computes out (n_areas): area g without group g. If there is no group g, it is the area of all
- * groups. */
-static hl_status areas(double *out, const double *scores, const hl_cases *cases, int64_t first,
-                       int64_t n_areas)
+hl_status hl_auroc_left_out(double *out, const double *scores, const hl_cases *cases)
 {
     HL_FREED scored  *sorted = NULL;
     HL_FREED int64_t *times  = NULL;
@@ -69,22 +66,12 @@ static hl_status areas(double *out, const double *scores, const hl_cases *cases,
     for (int64_t i = 0; i < cases->count; i++)
         sorted[i] = (scored){ scores[i], i };
     qsort(sorted, (size_t)cases->count, sizeof *sorted, by_score);
-    for (int64_t left = 0; left < n_areas; left++) {
+    for (int64_t left = 0; left <= cases->n_groups; left++) {
         for (int64_t i = 0; i < cases->n_groups; i++)
-            times[i] = i != first + left;
+            times[i] = i != left;
         out[left] = area(sorted, cases, times);
     }
     return HL_OK;
-}
-
-hl_status hl_auroc(double *out, const double *scores, const hl_cases *cases)
-{
-    return areas(out, scores, cases, cases->n_groups, 1);
-}
-
-hl_status hl_auroc_left_out(double *out, const double *scores, const hl_cases *cases)
-{
-    return areas(out, scores, cases, 0, cases->n_groups + 1);
 }
 
 /* Moves an area towards 1/2 by the share 2 k. */

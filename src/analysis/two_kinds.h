@@ -16,10 +16,8 @@ typedef struct hl_cases {
     int64_t        n_groups;
 } hl_cases;
 
-/* Computes the AUROC of scores (count), which must not be NaN. NaN if all cases are of one kind. */
-hl_status hl_auroc(double *out, const double *scores, const hl_cases *cases);
-/* Computes the AUROC with each group left out: out (n_groups + 1), the last with all groups. NaN
- * if only one kind is left. */
+/* Computes the AUROC of scores (count), which must not be NaN, with each group left out: out
+ * (n_groups + 1), the last with all groups. NaN if only one kind is left. */
 hl_status hl_auroc_left_out(double *out, const double *scores, const hl_cases *cases);
 /* Returns the interval of an AUROC from these values. An area near 1 has few pairs in the wrong
  * order, of which the jackknife of a few groups may see none. Therefore the error is at least

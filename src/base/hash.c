@@ -177,3 +177,17 @@ uint64_t hl_hash_pair(uint64_t a, uint64_t b)
     hl_hash_add_u64(&hasher, b);
     return hl_hash_end(&hasher);
 }
+
+uint32_t hl_crc32c(const void *bytes, size_t n_bytes)
+{
+    const uint8_t *at  = bytes;
+    uint32_t       crc = 0xffffffffU;
+
+    /* A bit-by-bit CRC is fast enough: a record of a training run is short. */
+    for (size_t i = 0; i < n_bytes; i++) {
+        crc ^= at[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ ((crc & 1U) != 0 ? 0x82f63b78U : 0U);
+    }
+    return ~crc;
+}

@@ -36,4 +36,7 @@ void hl_hash_add_u32(hl_hasher *hasher, uint32_t value);
 /* The hash of two numbers, such as a seed and a content hash, or a window's hash and a row. */
 uint64_t hl_hash_pair(uint64_t a, uint64_t b);
 
+/* CRC-32C, Castagnoli's, as in iSCSI (RFC 3720): the check sum of TensorBoard's files. */
+uint32_t hl_crc32c(const void *bytes, size_t n_bytes);
+
 #endif

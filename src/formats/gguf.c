@@ -44,7 +44,6 @@
 struct hl_gguf {
     hl_file               file; /* empty if the bytes are the caller's */
     char                 *where;
-    int                   version;
     hl_gguf_value        *values; /* (n_values) keys and starts are owned */
     const hl_gguf_value **by_key; /* (n_values) sorted by key */
     size_t                n_values;
@@ -407,12 +406,10 @@ static hl_status read_tensors(hl_gguf *file, cursor *c, uint64_t n_tensors)
 
 /* --------------------------------------------------------------------- file */
 
-static hl_status check_version(int *out, uint32_t version)
+static hl_status check_version(uint32_t version)
 {
-    if (version == 2 || version == 3) {
-        *out = (int)version;
+    if (version == 2 || version == 3)
         return HL_OK;
-    }
     if ((version & 0xffff) == 0 && version >> 24 != 0)
         return hl_fail(HL_UNSUPPORTED,
                        "a big-endian GGUF file (version %u); "
@@ -422,7 +419,7 @@ static hl_status check_version(int *out, uint32_t version)
 }
 
 /* Reads everything before the metadata. */
-static hl_status read_start(hl_gguf *file, uint64_t *n_values, uint64_t *n_tensors, cursor *c)
+static hl_status read_start(uint64_t *n_values, uint64_t *n_tensors, cursor *c)
 {
     const uint8_t *magic   = NULL;
     uint32_t       version = 0;
@@ -431,7 +428,7 @@ static hl_status read_start(hl_gguf *file, uint64_t *n_values, uint64_t *n_tenso
     if (memcmp(magic, "GGUF", 4) != 0)
         return hl_fail(HL_BAD_INPUT, "not a GGUF file: it does not start with \"GGUF\"");
     HL_NEED(take_u32(&version, c));
-    HL_NEED(check_version(&file->version, version));
+    HL_NEED(check_version(version));
     HL_NEED(take_u64(n_tensors, c));
     HL_NEED(take_u64(n_values, c));
     if (*n_values > HL_GGUF_MAX_KEYS || *n_values > bytes_left(c) / MIN_VALUE_BYTES)
@@ -449,7 +446,7 @@ static hl_status parse(hl_gguf *file, const uint8_t *bytes, size_t n_bytes)
     uint64_t n_values  = 0;
     uint64_t n_tensors = 0;
 
-    HL_NEED(read_start(file, &n_values, &n_tensors, &c));
+    HL_NEED(read_start(&n_values, &n_tensors, &c));
     HL_NEED(read_values(file, &c, n_values));
     return read_tensors(file, &c, n_tensors);
 }
@@ -502,11 +499,6 @@ void hl_gguf_close(hl_gguf *file)
 const char *hl_gguf_where(const hl_gguf *file)
 {
     return file->where;
-}
-
-int hl_gguf_version(const hl_gguf *file)
-{
-    return file->version;
 }
 
 size_t hl_gguf_count(const hl_gguf *file)
@@ -598,19 +590,6 @@ static hl_bytes load_text(const uint8_t *bytes)
     return (hl_bytes){ (const char *)bytes + sizeof length, (size_t)length };
 }
 
-static hl_gguf_array load_array(const uint8_t *bytes, const uint64_t *starts)
-{
-    uint32_t type;
-    uint64_t count;
-
-    memcpy(&type, bytes, sizeof type);
-    memcpy(&count, bytes + sizeof type, sizeof count);
-    return (hl_gguf_array){ .type   = (hl_gguf_type)type,
-                            .count  = (size_t)count,
-                            .bytes  = bytes + ARRAY_HEADER,
-                            .starts = starts };
-}
-
 /* ------------------------------------------------------------------ getters
  *
  * Writers disagree about types (a head count may be u32, i32 or u64, and one number or one per
@@ -679,34 +658,29 @@ hl_status hl_gguf_get_text(hl_bytes *out, const hl_gguf *file, const char *key)
 hl_status hl_gguf_get_array(hl_gguf_array *out, const hl_gguf *file, const char *key)
 {
     const hl_gguf_value *value = NULL;
+    uint32_t             type  = 0;
+    uint64_t             count = 0;
 
     HL_NEED(find_typed(&value, file, key, HL_GGUF_ARRAY));
-    if (value != NULL)
-        *out = load_array(value->bytes, value->starts);
+    if (value == NULL)
+        return HL_OK;
+    memcpy(&type, value->bytes, sizeof type);
+    memcpy(&count, value->bytes + sizeof type, sizeof count);
+    *out = (hl_gguf_array){ .type   = (hl_gguf_type)type,
+                            .count  = (size_t)count,
+                            .bytes  = value->bytes + ARRAY_HEADER,
+                            .starts = value->starts };
     return HL_OK;
 }
 
 /* ----------------------------------------------------------------- elements */
 
-/* The address of an element.  Inner arrays have no index, so they are walked from the first. */
+/* The address of an element: numbers have a size, the others an index of where they start. */
 static const uint8_t *element(const hl_gguf_array *array, size_t index)
 {
     size_t size = hl_gguf_type_bytes(array->type);
 
-    if (size != 0)
-        return array->bytes + index * size;
-    if (array->starts != NULL)
-        return array->bytes + array->starts[index];
-
-    const uint8_t *at = array->bytes;
-    for (size_t i = 0; i < index; i++) {
-        size_t n_bytes = 0;
-        /* It was measured before and lies inside the file, so no limit is needed now. */
-        if (hl_gguf_measure(&n_bytes, array->type, at, SIZE_MAX - (uintptr_t)at) != HL_OK)
-            break;
-        at += n_bytes;
-    }
-    return at;
+    return array->bytes + (size != 0 ? index * size : array->starts[index]);
 }
 
 bool hl_gguf_array_int(int64_t *out, const hl_gguf_array *array, size_t index)
@@ -724,13 +698,5 @@ bool hl_gguf_array_text(hl_bytes *out, const hl_gguf_array *array, size_t index)
     if (index >= array->count || array->type != HL_GGUF_TEXT)
         return false;
     *out = load_text(element(array, index));
-    return true;
-}
-
-bool hl_gguf_array_array(hl_gguf_array *out, const hl_gguf_array *array, size_t index)
-{
-    if (index >= array->count || array->type != HL_GGUF_ARRAY)
-        return false;
-    *out = load_array(element(array, index), NULL);
     return true;
 }

@@ -76,7 +76,6 @@ HL_CLOSES(hl_gguf_close, hl_gguf)
 /* The path, for messages.  Borrowed. */
 const char *hl_gguf_where(const hl_gguf *file);
 /* The version of the format: 2 or 3. */
-int hl_gguf_version(const hl_gguf *file);
 
 /* Tensors in the order of the file.  Borrowed. */
 size_t           hl_gguf_count(const hl_gguf *file);
@@ -99,12 +98,11 @@ hl_status hl_gguf_get_bool(bool *out, const hl_gguf *file, const char *key);
 hl_status hl_gguf_get_text(hl_bytes *out, const hl_gguf *file, const char *key);
 hl_status hl_gguf_get_array(hl_gguf_array *out, const hl_gguf *file, const char *key);
 
-/* One element; false if the index is out of range or the element has another type.  Booleans
- * are integers 0 and 1.  Takes constant time, except for elements of an inner array. */
+/* One element, in constant time; false if the index is out of range or the element has another
+ * type.  Booleans are integers 0 and 1. */
 bool hl_gguf_array_int(int64_t *out, const hl_gguf_array *array, size_t index);
 bool hl_gguf_array_float(double *out, const hl_gguf_array *array, size_t index);
 bool hl_gguf_array_text(hl_bytes *out, const hl_gguf_array *array, size_t index);
-bool hl_gguf_array_array(hl_gguf_array *out, const hl_gguf_array *array, size_t index);
 
 /* Bytes per value of this type; 0 for texts and arrays. */
 size_t hl_gguf_type_bytes(hl_gguf_type type);

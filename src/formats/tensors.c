@@ -530,11 +530,6 @@ hl_tensors_kind hl_tensors_kind_of(const hl_tensors *tensors)
     return tensors->kind;
 }
 
-size_t hl_tensors_n_files(const hl_tensors *tensors)
-{
-    return tensors->n_files;
-}
-
 const char *hl_tensors_folder(const hl_tensors *tensors)
 {
     return tensors->folder;

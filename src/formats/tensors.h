@@ -61,8 +61,6 @@ void      hl_tensors_close(hl_tensors *tensors);
 HL_CLOSES(hl_tensors_close, hl_tensors)
 
 hl_tensors_kind hl_tensors_kind_of(const hl_tensors *tensors);
-/* The files that were opened: shards, parts, or one. */
-size_t hl_tensors_n_files(const hl_tensors *tensors);
 /* The folder of the weights, which also has config.json and tokenizer.json.
  * Borrowed; "." for a file in the current folder. */
 const char *hl_tensors_folder(const hl_tensors *tensors);

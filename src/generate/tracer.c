@@ -477,7 +477,7 @@ hl_status hl_tracer_rewind(hl_tracer *tracer, int64_t n_tokens)
     for (int64_t i = next_position(tracer); i >= 0 && i < tracer->options.n_ctx; i++)
         tracer->segments[i] = HL_KIND_GENERATED;
     HL_NEED(rewind_text(tracer));
-    look_at(tracer, n_tokens - tracer->offset);
+    hl_tracer_begin(tracer, n_tokens - tracer->offset);
     return HL_OK;
 }
 

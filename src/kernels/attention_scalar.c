@@ -98,6 +98,8 @@ static double row_score(const row *r, int64_t key, double *slope)
         score += (double)p->alibi_slopes[r->head] * (double)(key - r->position);
     if (p->key_bias != NULL)
         score += (double)p->key_bias[r->head * p->n_keys + key];
+    if (p->row_bias != NULL)
+        score += (double)p->row_bias[(r->batch * p->n_queries + r->query) * p->n_keys + key];
     return score;
 }
 

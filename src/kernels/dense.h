@@ -9,6 +9,7 @@
  *     exp_exact  exponentials in double, and the sums of a softmax
  *     conv       a causal convolution of each channel
  *     scan       one head of a recurrence whose state is a matrix
+ *     predict, correct, match   the rows of several residual streams
  *
  * Each back end has one table of these functions.  They use no threads: linear.h and the forward
  * pass divide the rows.  dense_scalar.c is the definition. */
@@ -165,6 +166,18 @@ typedef struct hl_scan {
     bool         begins;
 } hl_scan;
 
+/* A row of each of several residual streams x_0, x_1, ..., stride apart. */
+typedef struct hl_streams {
+    float       *x; /* (n_streams, n) */
+    int64_t      stride;
+    float       *kept; /* (n) */
+    const float *coefficients;
+    int64_t      n_streams;
+    int64_t      n;
+} hl_streams;
+
+#define HL_MAX_STREAMS 8
+
 typedef struct hl_dense {
     /* out and x may be the same. */
     void (*norm)(float *out, const float *x, int64_t n, const hl_norm *norm);
@@ -187,6 +200,12 @@ typedef struct hl_dense {
      * Below 1e-307 it is 0.  Nonzero weights, with z = x[i] - shift, are added to `sums`. */
     void (*exp_exact)(hl_exact_sums *sums, double *x, double shift, int64_t n);
     void (*conv)(const hl_conv *conv);
+    /* x_a += sum of coefficients[a][b] x_b over b, for all a at once; then kept = x_0. */
+    void (*predict)(const hl_streams *streams);
+    /* With d = x_0 - kept: x_0 = kept, and then x_a += (1 + coefficients[a]) d for all a. */
+    void (*correct)(const hl_streams *streams);
+    /* out += x * rms(like) / rms(x), where mean squares of x below 1e-5 count as that. */
+    void (*match)(float *out, const float *x, const float *like, int64_t n);
     void (*scan)(const hl_scan *scan);
     /* n_steps times n_chains independent multiply-adds, for the peak rate. */
     float (*multiply_adds)(float start, int64_t n_steps);

@@ -14,6 +14,9 @@ const hl_dense hl_dense_avx512 = {
     .exp_exact  = dense_exp_exact,
     .conv       = dense_conv,
     .scan       = dense_scan,
+    .predict    = dense_predict,
+    .correct    = dense_correct,
+    .match      = dense_match,
 
     .multiply_adds = dense_multiply_adds,
     .n_chains      = VL * PEAK_CHAINS,

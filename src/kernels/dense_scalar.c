@@ -324,6 +324,43 @@ static void scan(const hl_scan *s)
     }
 }
 
+static void predict(const hl_streams *s)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        double before[HL_MAX_STREAMS];
+
+        for (int64_t b = 0; b < s->n_streams; b++)
+            before[b] = s->x[b * s->stride + i];
+        for (int64_t a = 0; a < s->n_streams; a++) {
+            double sum = before[a];
+
+            for (int64_t b = 0; b < s->n_streams; b++)
+                sum += (double)s->coefficients[a * s->n_streams + b] * before[b];
+            s->x[a * s->stride + i] = (float)sum;
+        }
+        s->kept[i] = s->x[i];
+    }
+}
+
+static void correct(const hl_streams *s)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        float change = s->x[i] - s->kept[i];
+
+        s->x[i] = s->kept[i];
+        for (int64_t a = 0; a < s->n_streams; a++)
+            s->x[a * s->stride + i] += (1.0f + s->coefficients[a]) * change;
+    }
+}
+
+static void match(float *out, const float *x, const float *like, int64_t n)
+{
+    double factor = sqrt(mean_square(like, n, 0.0) / fmax(mean_square(x, n, 0.0), 1e-5));
+
+    for (int64_t i = 0; i < n; i++)
+        out[i] += (float)(factor * (double)x[i]);
+}
+
 static float multiply_adds(float start, int64_t n_steps)
 {
     for (int64_t i = 0; i < n_steps; i++)
@@ -342,6 +379,9 @@ const hl_dense hl_dense_scalar = {
     .exp_exact  = exp_exact,
     .conv       = conv,
     .scan       = scan,
+    .predict    = predict,
+    .correct    = correct,
+    .match      = match,
 
     .multiply_adds = multiply_adds,
     .n_chains      = 1,

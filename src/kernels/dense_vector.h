@@ -404,4 +404,64 @@ static void dense_sparsify(float *x, int64_t n, float deviations)
         x[i] = x[i] > cut ? x[i] - cut : 0.0f;
 }
 
+/* ------------------------------------------------------------ several streams */
+
+/* One vector, or part of it, of all streams. */
+HL_INLINE void predict_at(const hl_streams *s, int64_t at, int64_t n)
+{
+    vf before[HL_MAX_STREAMS];
+
+    for (int64_t b = 0; b < s->n_streams; b++)
+        before[b] = load_part(s->x + b * s->stride + at, n);
+    for (int64_t a = s->n_streams - 1; a >= 0; a--) {
+        vf sum = before[a];
+
+        for (int64_t b = 0; b < s->n_streams; b++)
+            sum = vf_fma(vf_set(s->coefficients[a * s->n_streams + b]), before[b], sum);
+        store_part(s->x + a * s->stride + at, sum, n);
+        if (a == 0)
+            store_part(s->kept + at, sum, n);
+    }
+}
+
+HL_INLINE int64_t part_of(int64_t at, int64_t n)
+{
+    return n - at < VL ? n - at : VL;
+}
+
+static void dense_predict(const hl_streams *s)
+{
+    for (int64_t at = 0; at < s->n; at += VL)
+        predict_at(s, at, part_of(at, s->n));
+}
+
+static void dense_correct(const hl_streams *s)
+{
+    for (int64_t at = 0; at < s->n; at += VL) {
+        int64_t n      = part_of(at, s->n);
+        vf      kept   = load_part(s->kept + at, n);
+        vf      change = load_part(s->x + at, n) - kept;
+
+        store_part(s->x + at, kept, n);
+        for (int64_t a = 0; a < s->n_streams; a++) {
+            float *x = s->x + a * s->stride + at;
+
+            store_part(x, vf_fma(vf_set(1.0f + s->coefficients[a]), change, load_part(x, n)), n);
+        }
+    }
+}
+
+static void dense_match(float *out, const float *x, const float *like, int64_t n)
+{
+    double square = row_mean_square(x, n, 0.0);
+    double factor = sqrt(row_mean_square(like, n, 0.0) / (square > 1e-5 ? square : 1e-5));
+
+    for (int64_t at = 0; at < n; at += VL) {
+        int64_t m = part_of(at, n);
+
+        store_part(out + at,
+                   vf_fma(vf_set((float)factor), load_part(x + at, m), load_part(out + at, m)), m);
+    }
+}
+
 #endif

@@ -44,7 +44,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 9
+#define HL_DEVICE_INTERFACE 10
 
 /* An open device: its streams, library handles and scratch memory. */
 typedef struct hl_device hl_device;
@@ -147,6 +147,7 @@ typedef struct hl_device_embed {
     const void      *base;      /* (N, n) of T instead of table and scale, or NULL */
     const void      *table;     /* (V, n) of T */
     const int64_t   *tokens;    /* (N) on the device */
+    int64_t          n_known;   /* tokens from this on read row 0; 0: all have rows of their own */
     float            scale;
     const void      *position_table; /* (positions, n) of T or NULL: row start + r */
     const void      *type_table;     /* (types, n) of T or NULL */
@@ -295,6 +296,35 @@ typedef struct hl_device_copy_rows {
     int64_t        n;
 } hl_device_copy_rows;
 
+/* Between the blocks of a model with several residual streams, x_a = x + a stride. With coefficients
+ * c = W tanh(logits), hl_dense.predict before a block, hl_dense.correct after it, which also gives
+ *
+ *     out = x_0 * scale */
+typedef struct hl_device_streams {
+    float       *x;    /* (n_streams, N, n), each stream packed */
+    float       *kept; /* (N, n) */
+    int64_t      stride;
+    const float *logits; /* (N, n_streams) */
+    const float *weight; /* predict: (n_streams^2, n_streams); correct: (n_streams, n_streams) */
+    bool         corrects;
+    void        *out;   /* (N, n) of T if it corrects, or NULL */
+    const float *scale; /* (n) or NULL: ones */
+    hl_dtype     dtype; /* T */
+    int64_t      n_streams;
+    int64_t      n;
+    hl_device_places places;
+} hl_device_streams;
+
+/* hl_dense.match of each row, on zeros unless it adds. */
+typedef struct hl_device_match {
+    float           *out;  /* (N, n), packed as all */
+    const float     *x;    /* (N, n) */
+    const float     *like; /* (N, n) */
+    bool             adds;
+    int64_t          n;
+    hl_device_places places;
+} hl_device_match;
+
 /* ------------------------------------------------------ mixers with a state */
 
 /* States of a mixer lie in the order of sequences, `stride` floats apart.  A sequence whose first row
@@ -396,7 +426,7 @@ typedef struct hl_device_kept {
     bool    puts;   /* store the rows as references, instead of comparing them */
 } hl_device_kept;
 
-/* Statistics of rows of logits, as defined by hl_logits_read and hl_logits_loss of logits.h. */
+/* Statistics of rows of logits, as defined by hl_logits_read and hl_logits_lse of logits.h. */
 typedef struct hl_device_logits {
     const float   *logits; /* (n_rows, n) */
     int64_t        n_rows;
@@ -587,6 +617,8 @@ typedef struct hl_device_ops {
     hl_status (*select)(hl_device *device, const hl_device_select *select);
     hl_status (*gate_heads)(hl_device *device, const hl_device_gate_heads *gates);
     hl_status (*copy_rows)(hl_device *device, const hl_device_copy_rows *copy);
+    hl_status (*streams)(hl_device *device, const hl_device_streams *streams);
+    hl_status (*match)(hl_device *device, const hl_device_match *match);
     hl_status (*conv)(hl_device *device, const hl_device_conv *conv);
     hl_status (*scan)(hl_device *device, const hl_device_scan *scan);
     hl_status (*gate)(hl_device *device, const hl_device_gate *gate);

@@ -373,10 +373,12 @@ static hl_status add_table_row(float *out, float *room, const void *table, int64
 
 static hl_status embed_row(const hl_device_embed *e, float *room, int64_t row)
 {
-    float *out = (float *)e->out + row * e->n;
+    float  *out   = (float *)e->out + row * e->n;
+    int64_t token = e->tokens[row];
 
     if (e->base == NULL) {
-        HL_NEED(hl_matrix_read_row(out, matrix_of(e->table), e->tokens[row]));
+        token = e->n_known > 0 && token >= e->n_known ? 0 : token;
+        HL_NEED(hl_matrix_read_row(out, matrix_of(e->table), token));
         for (int64_t i = 0; i < e->n && e->scale != 1.0f; i++)
             out[i] *= e->scale;
     } else if (e->base != e->out) {
@@ -727,6 +729,66 @@ static void copy_some(void *context, int64_t first, int64_t end, int member)
 static hl_status copy_rows(hl_device *device, const hl_device_copy_rows *copy)
 {
     return share_rows(device, copy_some, copy->n_rows, copy->n, copy, NULL);
+}
+
+/* ------------------------------------------------------- several streams */
+
+static void mix_some(void *context, int64_t first, int64_t end, int member)
+{
+    const job               *rows = context;
+    const hl_device_streams *s    = rows->what;
+    int64_t                  m    = s->n_streams;
+    float                    c[HL_MAX_STREAMS * HL_MAX_STREAMS];
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        float     *out    = s->out != NULL ? (float *)s->out + row * s->n : NULL;
+        hl_streams stream = { .x            = s->x + row * s->n,
+                              .stride       = s->stride,
+                              .kept         = s->kept + row * s->n,
+                              .coefficients = c,
+                              .n_streams    = m,
+                              .n            = s->n };
+
+        if (!counts(rows->places, row))
+            continue;
+        for (int64_t i = 0; i < (s->corrects ? m : m * m); i++) {
+            c[i] = 0.0f;
+            for (int64_t j = 0; j < m; j++)
+                c[i] += s->weight[i * m + j] * tanhf(s->logits[row * m + j]);
+        }
+        if (s->corrects)
+            rows->dense->correct(&stream);
+        else
+            rows->dense->predict(&stream);
+        for (int64_t i = 0; i < s->n && out != NULL; i++)
+            out[i] = stream.x[i] * (s->scale != NULL ? s->scale[i] : 1.0f);
+    }
+}
+
+static hl_status mix_streams(hl_device *device, const hl_device_streams *s)
+{
+    return share_rows(device, mix_some, count_rows(&s->places), s->n * s->n_streams, s, &s->places);
+}
+
+static void match_some(void *context, int64_t first, int64_t end, int member)
+{
+    const job             *rows = context;
+    const hl_device_match *m    = rows->what;
+    (void)member;
+
+    for (int64_t at = first * m->n; at < end * m->n; at += m->n) {
+        if (!counts(rows->places, at / m->n))
+            continue;
+        if (!m->adds)
+            memset(m->out + at, 0, (size_t)m->n * sizeof *m->out);
+        rows->dense->match(m->out + at, m->x + at, m->like + at, m->n);
+    }
+}
+
+static hl_status match(hl_device *device, const hl_device_match *m)
+{
+    return share_rows(device, match_some, count_rows(&m->places), m->n, m, &m->places);
 }
 
 /* ------------------------------------------------------ mixers with a state */
@@ -1221,6 +1283,8 @@ const hl_device_ops hl_device_cpu = {
     .select        = select_keys,
     .gate_heads    = gate_heads,
     .copy_rows     = copy_rows,
+    .streams       = mix_streams,
+    .match         = match,
     .conv          = conv,
     .scan          = scan,
     .gate          = gate,

@@ -40,12 +40,6 @@ double hl_logits_lse(const float *logits, int64_t n)
     return hl_logits_lse_around(hl_logits_top(logits, n), logits, n);
 }
 
-double hl_logits_loss(int64_t *top, const float *logits, int64_t n, int64_t token)
-{
-    *top = hl_logits_top(logits, n);
-    return hl_logits_lse_around(*top, logits, n) - (double)logits[token];
-}
-
 hl_logits_row hl_logits_read(const float *logits, int64_t n)
 {
     hl_logits_row row  = { .top = hl_logits_top(logits, n) };

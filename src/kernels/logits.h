@@ -19,8 +19,6 @@ int64_t hl_logits_top(const float *logits, int64_t n);
 double hl_logits_lse(const float *logits, int64_t n);
 /* As hl_logits_lse, if the index of the largest logit is known. */
 double hl_logits_lse_around(int64_t top, const float *logits, int64_t n);
-/* -log p of a token, and the most likely token; NaN if a logit is NaN. */
-double hl_logits_loss(int64_t *top, const float *logits, int64_t n, int64_t token);
 /* A logit of -inf means that the token is impossible. */
 hl_logits_row hl_logits_read(const float *logits, int64_t n);
 /* Fails with HL_BAD_INPUT, naming the token, if a logit is NaN or +inf or all are -inf. */

@@ -2,7 +2,7 @@
  *
  * The logits of a whole window are too many to keep, so a window goes through both models in
  * pieces. The reference model's session keeps its logits of a piece where it runs, and the model's
- * logits are compared with them (model/kept.h):
+ * logits are compared with them (model/session.h):
  *
  *     KL(p || q) = sum p (ln p - ln q),   p the reference model's, q the model's. */
 #include <math.h>

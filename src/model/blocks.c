@@ -4,6 +4,7 @@
  * by the next norm of the stream, which saves a pass over it. */
 #include "model/blocks.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -56,6 +57,10 @@ int hl_block_halves(hl_half out[HL_BLOCK_HALVES], const hl_config *config, int64
         n = put_first_half(out, n, HL_BRANCH_MIXER, config, layer);
     if (config->layers[layer].n_heads > 0)
         n = put_first_half(out, n, HL_BRANCH_ATTENTION, config, layer);
+    if (config->d_laurel > 0 && config->layers[layer].n_heads > 0) {
+        n               = put_first_half(out, n, HL_BRANCH_LAUREL, config, layer);
+        out[n - 1].post = HL_POST_NONE; /* the map of low rank ends with a norm */
+    }
     if (config->layers[layer].d_mlp > 0) {
         hl_role role  = shared ? HL_ROLE_ATTN_NORM : HL_ROLE_MLP_NORM;
         bool    joins = n > 0 && config->residual != HL_RESIDUAL_SEQUENTIAL;
@@ -283,8 +288,7 @@ hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer,
                                 .places     = *places };
 }
 
-/* rows.normed = the stream through a norm. */
-static hl_status norm_stream(const hl_session *session, const hl_device_vector *vector)
+hl_status hl_block_norm(const hl_session *session, const hl_device_vector *vector)
 {
     hl_device_norm norm = stream_norm(session);
 
@@ -323,10 +327,10 @@ static hl_status run_apart(const hl_session *session, int64_t layer, const void 
     HL_NEED(run_mlp(session, d->rows.shared, x, layer, &w->shared_up, &w->shared_down));
     HL_NEED(hl_device_norm_rows(session, d->rows.shared, d->rows.shared, d->dtype,
                                 &w->shared_post_norm, places));
-    HL_NEED(norm_stream(session, &w->router_norm));
+    HL_NEED(hl_block_norm(session, &w->router_norm));
     HL_NEED(hl_device_multiply(session, d->rows.router, HL_DTYPE_F32, d->rows.normed, &w->router,
                                places));
-    HL_NEED(norm_stream(session, &w->expert_norm));
+    HL_NEED(hl_block_norm(session, &w->expert_norm));
     experts.x = d->rows.normed;
     HL_NEED(hl_device_checked(d, d->ops->experts(d->device, &experts), "experts"));
     HL_NEED(hl_device_norm_rows(session, d->rows.mlp, d->rows.mlp, d->dtype, &w->expert_post_norm,
@@ -375,6 +379,8 @@ hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t la
         return hl_forward_attention(session, chunk, layer, input);
     if (branch == HL_BRANCH_MIXER)
         return hl_forward_mixer(session, chunk, layer, input);
+    if (branch == HL_BRANCH_LAUREL)
+        return hl_forward_laurel(session, layer, input);
     if (session->config->layers[layer].n_experts > 0 && session->config->experts_apart)
         return run_apart(session, layer, input);
     if (session->config->layers[layer].n_experts > 0)
@@ -383,8 +389,7 @@ hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t la
                    &d->weights.layers[layer].down);
 }
 
-/* x += norm(out(act(gate x) * the layer's inputs)). */
-static hl_status add_inputs(hl_session *session, int64_t layer)
+hl_status hl_block_inputs(const hl_session *session, int64_t layer)
 {
     hl_device_session      *d      = session->device;
     const hl_device_places *places = &d->inputs.places;
@@ -392,7 +397,6 @@ static hl_status add_inputs(hl_session *session, int64_t layer)
     int64_t                 n_rows = places->n_batch * places->batch_rows;
     int64_t                 n      = session->config->d_ple;
     int64_t                 stride = session->config->n_layers * n;
-    hl_device_norm          norm   = stream_norm(session);
     hl_device_linear        gate   = { .out        = d->rows.ple_gate,
                                        .out_dtype  = d->dtype,
                                        .out_stride = stride,
@@ -414,29 +418,34 @@ static hl_status add_inputs(hl_session *session, int64_t layer)
                                        .n          = n,
                                        .places     = *places };
 
-    norm.out       = d->rows.normed;
-    norm.out_dtype = d->dtype;
-    norm.is_plain  = true;
-    HL_NEED(run_norm(session, &norm));
     HL_NEED(hl_device_checked(d, d->ops->linear(d->device, &gate), "product"));
     HL_NEED(hl_device_checked(d, d->ops->activate(d->device, &active), "activation"));
     HL_NEED(hl_device_multiply(session, d->rows.branch, d->dtype, d->rows.ple_active, &w->ple_out,
                                places));
-    HL_NEED(hl_device_norm_rows(session, d->rows.branch, d->rows.branch, d->dtype, &w->ple_norm,
-                                places));
+    return hl_device_norm_rows(session, d->rows.branch, d->rows.branch, d->dtype, &w->ple_norm,
+                               places);
+}
+
+/* x += the layer's inputs. */
+static hl_status add_inputs(const hl_session *session, int64_t layer)
+{
+    hl_device_session *d    = session->device;
+    hl_device_norm     norm = stream_norm(session);
+
+    norm.out       = d->rows.normed;
+    norm.out_dtype = d->dtype;
+    norm.is_plain  = true;
+    HL_NEED(run_norm(session, &norm));
+    HL_NEED(hl_block_inputs(session, layer));
     d->pending[0] = d->rows.branch;
     return HL_OK;
 }
 
-hl_status hl_block_end(hl_session *session, int64_t layer)
+/* x *= factor, with all pending outputs. */
+static hl_status scale_stream(const hl_session *session, double factor)
 {
-    const hl_device_session *d     = session->device;
-    double                   scale = session->config->layers[layer].scale;
+    const hl_device_session *d = session->device;
 
-    if (session->config->d_ple > 0)
-        HL_NEED(add_inputs(session, layer));
-    if (scale == 0.0)
-        return HL_OK;
     HL_NEED(hl_device_settle(session));
     return hl_device_checked(
         d,
@@ -444,8 +453,19 @@ hl_status hl_block_end(hl_session *session, int64_t layer)
                                                  .count = d->inputs.places.n_batch *
                                                           d->inputs.places.batch_rows *
                                                           session->config->d_model,
-                                                 .scale = (float)scale }),
+                                                 .scale = (float)factor }),
         "scale");
+}
+
+hl_status hl_block_end(hl_session *session, int64_t layer)
+{
+    double scale = session->config->layers[layer].scale;
+
+    if (session->config->n_streams > 1)
+        HL_NEED(hl_forward_correct(session, layer));
+    else if (session->config->d_ple > 0)
+        HL_NEED(add_inputs(session, layer));
+    return scale != 0.0 ? scale_stream(session, scale) : HL_OK;
 }
 
 /* Does the chunk end with the attention of this layer, since nobody needs what follows? */
@@ -467,6 +487,8 @@ hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer
 
     if (attention_only && n_halves > 0 && halves[n_halves - 1].branch == HL_BRANCH_MLP)
         n_halves--;
+    if (session->config->n_streams > 1)
+        HL_NEED(hl_forward_predict(session, layer));
     for (int first = 0, end = 0; first < n_halves; first = end) {
         end = hl_block_group(halves, n_halves, first);
         if (mlp_only && halves[first].branch != HL_BRANCH_MLP)
@@ -481,6 +503,8 @@ hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer
             HL_NEED(hl_block_branch(session, chunk, layer, halves[i].branch, input));
         }
         HL_NEED(close_group(session, layer, halves, first, end));
+        if (halves[end - 1].branch == HL_BRANCH_LAUREL)
+            HL_NEED(scale_stream(session, sqrt(0.5)));
     }
     if (!attention_only)
         HL_NEED(hl_block_end(session, layer));

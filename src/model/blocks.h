@@ -21,7 +21,12 @@
 #include "model/roles.h"
 
 /* What mixes or maps rows in a half. */
-typedef enum hl_branch { HL_BRANCH_ATTENTION = 0, HL_BRANCH_MLP, HL_BRANCH_MIXER } hl_branch;
+typedef enum hl_branch {
+    HL_BRANCH_ATTENTION = 0,
+    HL_BRANCH_MLP,
+    HL_BRANCH_MIXER,
+    HL_BRANCH_LAUREL, /* joins attention: n + norm(V U n) */
+} hl_branch;
 
 typedef enum hl_post_norm {
     HL_POST_NONE = 0,

@@ -113,6 +113,8 @@ static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
         config->d_mlp = 4 * config->d_model;
     if (config->d_embed == 0)
         config->d_embed = config->d_model;
+    if (config->n_streams == 0)
+        config->n_streams = 1;
     if (config->n_experts > 0 && config->d_expert == 0)
         config->d_expert = config->d_mlp;
     if (config->d_head == 0 && config->d_model % config->n_heads != 0)
@@ -376,8 +378,8 @@ static hl_status spread_lists(hl_config *config, const hl_fields *fields)
             hl_config_put_mixer(config, i); /* a GGUF file says so by "no KV heads" */
     }
     if (config->n_experts == 0)
-        HL_NEED(
-            spread(config, fields, NULL, "feed_forward_length", offsetof(hl_layer_config, d_mlp)));
+        HL_NEED(spread(config, fields, "intermediate_size", "feed_forward_length",
+                       offsetof(hl_layer_config, d_mlp)));
     return HL_OK;
 }
 

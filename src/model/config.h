@@ -26,7 +26,16 @@
  *               x += A(n1(x)) + M(n2(x)), with n2 = n1 if it is shared
  *
  * n1, n2, p1, p2 are the roles ATTN_NORM, MLP_NORM, ATTN_POST_NORM and
- * MLP_POST_NORM of roles.h. */
+ * MLP_POST_NORM of roles.h.
+ *
+ * Some models have several streams.  x_0 is the embedding e, and x_a = W_a e, as long as e.  A block
+ * runs on one stream, which it predicts from all of them, and corrects the others by what it changed:
+ *
+ *     x_a += sum of C_ab(x_0) x_b over b;   y = block(x_0)
+ *     x_a += (1 + c_a(y)) (y - x_0)
+ *
+ * with coefficients C and c from small maps.  At the end, x_0 and all U_a x_a, as long as x_0, are
+ * averaged.  Where the rest of the library speaks of the stream, it means x_0. */
 #ifndef HL_MODEL_CONFIG_H
 #define HL_MODEL_CONFIG_H
 
@@ -270,6 +279,14 @@ typedef struct hl_config {
     int64_t d_ple; /* 0: none */
     int64_t d_ple_vocab;
     bool    layers_scaled;
+    int64_t d_ple_known; /* tokens from this on read the table's row 0; 0: all have rows */
+
+    /* Several residual streams.  Per-layer inputs are then added to all but the first. */
+    int64_t n_streams;
+    bool    streams_scaled;
+    int64_t
+        d_laurel; /* rank of a map beside attention:  x = (x + A + n + norm(V U n)) / sqrt(2) with
+                       * n = n1(x); 0: none */
 
     /* Blocks. */
     hl_norm_kind  norm;

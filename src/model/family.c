@@ -33,6 +33,7 @@ static const hl_family *const families[] = {
     &hl_family_gemma,
     &hl_family_gemma2,
     &hl_family_gemma3,
+    &hl_family_gemma3n,
     &hl_family_gemma4,
     &hl_family_glm,
     &hl_family_glm4,
@@ -140,11 +141,6 @@ const hl_family_tensor hl_gguf_tensors[] = {
     { HL_ROLE_MLP_POST_NORM, "blk.*.post_ffw_norm", 0 },
     HL_FAMILY_TENSORS_END,
 };
-
-const hl_family *const *hl_families(void)
-{
-    return families;
-}
 
 /* ------------------------------------------------------------------- finding */
 

@@ -65,8 +65,6 @@ typedef struct hl_family {
     const hl_family_tensor *gguf[HL_MAX_TABLES];
 } hl_family;
 
-/* Every family, NULL-terminated. */
-const hl_family *const *hl_families(void);
 /* Finds a family by model_type or architecture.  For an unknown one it returns HL_UNSUPPORTED, with
  * a message that names the nearest. */
 hl_status hl_family_of_model_type(const hl_family **out, const char *model_type, const char *where);
@@ -120,13 +118,13 @@ extern const hl_family hl_family_apertus, hl_family_arcee, hl_family_bert, hl_fa
     hl_family_bloom, hl_family_codegen, hl_family_cohere, hl_family_cohere2, hl_family_cwm,
     hl_family_dbrx, hl_family_deci, hl_family_distilbert, hl_family_ernie4_5,
     hl_family_ernie4_5_moe, hl_family_exaone4, hl_family_falcon, hl_family_gemma, hl_family_gemma2,
-    hl_family_gemma3, hl_family_glm, hl_family_glm4, hl_family_glm4_moe, hl_family_gpt2,
-    hl_family_gpt_bigcode, hl_family_gpt_neo, hl_family_gpt_neox, hl_family_gpt_oss, hl_family_gptj,
-    hl_family_granite, hl_family_granitemoe, hl_family_helium, hl_family_hunyuan_v1_dense,
-    hl_family_hunyuan_v1_moe, hl_family_phimoe, hl_family_bitnet, hl_family_xglm,
-    hl_family_llama4_text, hl_family_gemma4, hl_family_deepseek_v2, hl_family_deepseek_v3,
-    hl_family_deepseek_v32, hl_family_glm4_moe_lite, hl_family_mistral4, hl_family_lfm2,
-    hl_family_lfm2_moe, hl_family_llama, hl_family_minimax_m2, hl_family_ministral3,
+    hl_family_gemma3, hl_family_gemma3n, hl_family_glm, hl_family_glm4, hl_family_glm4_moe,
+    hl_family_gpt2, hl_family_gpt_bigcode, hl_family_gpt_neo, hl_family_gpt_neox, hl_family_gpt_oss,
+    hl_family_gptj, hl_family_granite, hl_family_granitemoe, hl_family_helium,
+    hl_family_hunyuan_v1_dense, hl_family_hunyuan_v1_moe, hl_family_phimoe, hl_family_bitnet,
+    hl_family_xglm, hl_family_llama4_text, hl_family_gemma4, hl_family_deepseek_v2,
+    hl_family_deepseek_v3, hl_family_deepseek_v32, hl_family_glm4_moe_lite, hl_family_mistral4,
+    hl_family_lfm2, hl_family_lfm2_moe, hl_family_llama, hl_family_minimax_m2, hl_family_ministral3,
     hl_family_mistral, hl_family_mixtral, hl_family_modernbert, hl_family_mpt, hl_family_nemotron,
     hl_family_olmo, hl_family_olmo2, hl_family_olmo3, hl_family_olmoe, hl_family_opt, hl_family_phi,
     hl_family_phi3, hl_family_qwen2, hl_family_qwen2_moe, hl_family_qwen3, hl_family_qwen3_moe,

@@ -1,4 +1,4 @@
-/* family_gemma.c - Gemma, Gemma 2, Gemma 3, Gemma 4.
+/* family_gemma.c - Gemma, Gemma 2, Gemma 3, Gemma 3n, Gemma 4.
  *
  * Norm weights are stored as their distance from 1 (llama.cpp's converter adds the 1), embeddings
  * are multiplied by sqrt(d_model), and the scale of the scores has its own field.  From Gemma 2 on,
@@ -208,7 +208,7 @@ static hl_status describe_inputs(hl_config *config, const hl_fields *fields)
         config->d_ple_vocab = rows;
     if (config->d_ple_vocab == 0)
         config->d_ple_vocab = config->d_vocab;
-    if (config->d_ple > 0 && config->d_ple_vocab < config->d_vocab)
+    if (config->d_ple > 0 && config->d_ple_known == 0 && config->d_ple_vocab < config->d_vocab)
         return hl_fail(HL_BAD_INPUT,
                        "%s: 'vocab_size_per_layer_input' is %lld, wanted at least the vocabulary's "
                        "%lld",
@@ -331,4 +331,127 @@ const hl_family hl_family_gemma4 = {
     .layers        = layers_gemma4,
     .tensors       = { gemma4_tensors, hl_llama_tensors },
     .gguf          = { gemma4_gguf_tensors },
+};
+
+/* --------------------------------------------------------------------------------------- gemma3n */
+
+/* Gemma 4's per-layer inputs and shared keys, over several streams (AltUp), with a map of low rank
+ * beside attention (LAuReL). */
+static const hl_family_tensor gemma3n_tensors[] = {
+    { HL_ROLE_STREAM_IN, "altup_projections.*", 0 },
+    { HL_ROLE_STREAM_OUT, "altup_unembed_projections.*", 0 },
+    { HL_ROLE_STREAM_ROUTER_NORM, "layers.*.altup.router_norm", 0 },
+    { HL_ROLE_STREAM_ROUTER, "layers.*.altup.modality_router", 0 },
+    { HL_ROLE_STREAM_PREDICT, "layers.*.altup.prediction_coefs", 0 },
+    { HL_ROLE_STREAM_CORRECT, "layers.*.altup.correction_coefs", 0 },
+    { HL_ROLE_STREAM_SCALE, "layers.*.altup.correct_output_scale", HL_STORED_BARE },
+    { HL_ROLE_LAUREL_IN, "layers.*.laurel.linear_left", 0 },
+    { HL_ROLE_LAUREL_OUT, "layers.*.laurel.linear_right", 0 },
+    { HL_ROLE_LAUREL_NORM, "layers.*.laurel.post_laurel_norm", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_family_tensor gemma3n_gguf_tensors[] = {
+    { HL_ROLE_STREAM_IN, "altup_proj", 0 },
+    { HL_ROLE_STREAM_OUT, "altup_unembd_proj", 0 },
+    { HL_ROLE_STREAM_ROUTER_NORM, "blk.*.altup_router_norm", 0 },
+    { HL_ROLE_STREAM_ROUTER, "blk.*.altup_router", 0 },
+    { HL_ROLE_STREAM_PREDICT, "blk.*.altup_predict_coef", 0 },
+    { HL_ROLE_STREAM_CORRECT, "blk.*.altup_correct_coef", 0 },
+    { HL_ROLE_STREAM_SCALE, "blk.*.altup_correct_scale", 0 },
+    { HL_ROLE_LAUREL_IN, "blk.*.laurel_l", 0 },
+    { HL_ROLE_LAUREL_OUT, "blk.*.laurel_r", 0 },
+    { HL_ROLE_LAUREL_NORM, "blk.*.laurel_post_norm", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field gemma3n_fields[] = {
+    GEMMA4_FIELDS,
+    { "altup_num_inputs", "altup.num_inputs", HL_INT(n_streams, 2, HL_MAX_STREAMS) },
+    { "laurel_rank", NULL, HL_INT(d_laurel, 1, HL_MAX_WIDTH) },
+    { 0 },
+};
+
+static hl_status describe_gemma3n(hl_config *config, const hl_fields *fields)
+{
+    bool    scales = true;
+    int64_t active = 0, rank = hl_fields_tensor_size(fields, "blk.0.laurel_l.weight", 0);
+
+    HL_NEED(
+        hl_fields_int(&active, fields, "altup_active_idx", "altup.active_idx", 0, HL_MAX_STREAMS));
+    HL_NEED(hl_fields_bool(&scales, fields, "altup_correct_scale", NULL));
+    if (active != 0)
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: layers run on stream %lld ('altup_active_idx'), supported is 0",
+                       fields->where, (long long)active);
+    config->streams_scaled = scales;
+    if (rank > 0 && rank <= HL_MAX_WIDTH)
+        config->d_laurel = rank;
+    if (config->d_ple_vocab > 0 && config->d_ple_vocab < config->d_vocab)
+        config->d_ple_known = config->d_ple_vocab;
+    return describe_inputs(config, fields);
+}
+
+/* How many standard deviations above the mean a share of a normal distribution ends. */
+static double normal_quantile(double share)
+{
+    double low = -40.0, high = 40.0;
+
+    for (int i = 0; i < 100; i++) {
+        double middle = 0.5 * (low + high);
+
+        if (0.5 * erfc(-middle / sqrt(2.0)) < share)
+            low = middle;
+        else
+            high = middle;
+    }
+    return 0.5 * (low + high);
+}
+
+/* The share of each layer's gates that become 0; GGUF has the deviations themselves. */
+static hl_status read_sparsity(hl_config *config, const hl_fields *fields)
+{
+    bool             found  = false;
+    HL_FREED double *shares = NULL;
+    const char      *key    = "activation_sparsity_pattern";
+
+    HL_NEED(HL_ALLOC_ZEROED(&shares, (size_t)config->n_layers));
+    HL_NEED(hl_fields_doubles(shares, &found, fields, key, "activation_sparsity_scale",
+                              (size_t)config->n_layers));
+    for (int64_t i = 0; i < config->n_layers && found; i++) {
+        hl_layer_config *layer = &config->layers[i];
+
+        if (fields->object != NULL && !(shares[i] >= 0.0 && shares[i] < 1.0))
+            return hl_fail(HL_BAD_INPUT, "%s: '%s' [%lld] is %g, wanted 0 to less than 1",
+                           fields->where, key, (long long)i, shares[i]);
+        layer->is_sparse  = fields->object != NULL ? shares[i] > 0.0 : isfinite(shares[i]);
+        layer->deviations = 0.0;
+        if (layer->is_sparse)
+            layer->deviations = fields->object != NULL ? normal_quantile(shares[i]) : shares[i];
+    }
+    return HL_OK;
+}
+
+static hl_status layers_gemma3n(hl_config *config, const hl_fields *fields)
+{
+    HL_NEED(read_sparsity(config, fields));
+    return share_keys(config, fields);
+}
+
+const hl_family hl_family_gemma3n = {
+    .name          = "gemma3n",
+    .model_types   = "gemma3n_text|gemma3n",
+    .architectures = "gemma3n",
+    .prefixes      = "model.|",
+    .defaults      = { GEMMA_DEFAULTS,
+                       .ropes      = { [HL_ROPE_MAIN]  = { .base = 1e6 },
+                                       [HL_ROPE_LOCAL] = { .base = 10000 } },
+                       .norm_place = HL_NORM_SANDWICH, .qk_norm = HL_HEAD_NORM_SHARED, .v_normed = true,
+                       .attn_scale = 1.0, .window = 512, .window_period = 5, .logit_softcap = 30.0,
+                       .n_streams = 4, .d_laurel = 64 },
+    .fields        = gemma3n_fields,
+    .describe      = describe_gemma3n,
+    .layers        = layers_gemma3n,
+    .tensors       = { gemma3n_tensors, gemma4_tensors, hl_llama_tensors },
+    .gguf          = { gemma3n_gguf_tensors, gemma4_gguf_tensors },
 };

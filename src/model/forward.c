@@ -21,33 +21,40 @@ bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk)
 
 /* ------------------------------------------------------------------ kept streams */
 
-/* Copies a sequence's rows of the chunk to the kept stream, or back. */
+/* Copies a sequence's rows of the chunk to the kept streams, or back.  A kept row has all streams of a
+ * position side by side. */
 static hl_status copy_stream(const hl_session *session, const hl_chunk *chunk, int64_t b,
                              hl_device_copy_rows copy)
 {
     const hl_device_session *d = session->device;
 
     copy.out_dtype = copy.x_dtype = HL_DTYPE_F32;
-    copy.out_stride = copy.x_stride = copy.n = session->config->d_model;
-    copy.n_rows                              = chunk->lengths[b];
+    copy.n                        = session->config->d_model;
+    copy.n_rows                   = chunk->lengths[b];
     return hl_device_checked(d, d->ops->copy_rows(d->device, &copy), "kept streams");
 }
 
 /* Writes the input of `layer`, with all pending outputs added. */
 static hl_status put_stream(const hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
-    const hl_device_session *d    = session->device;
-    int64_t                  slot = hl_streams_slot(session, layer);
+    const hl_device_session *d         = session->device;
+    int64_t                  d_model   = session->config->d_model;
+    int64_t                  n_streams = session->config->n_streams;
+    int64_t                  slot      = hl_streams_slot(session, layer);
 
-    for (int64_t b = 0; b < chunk->n_batch && slot >= 0; b++) {
-        int64_t             first = b * chunk->n_rows * session->config->d_model;
-        hl_device_copy_rows copy  = { .out       = hl_streams_rows(session, chunk, slot, b),
-                                      .x         = d->rows.x + first,
-                                      .add_dtype = d->dtype,
-                                      .add_scale = (float)session->config->residual_scale };
+    for (int64_t i = 0; i < chunk->n_batch * n_streams && slot >= 0; i++) {
+        int64_t             b = i / n_streams, stream = i % n_streams;
+        int64_t             first = b * chunk->n_rows * d_model;
+        hl_device_copy_rows copy  = { .out = hl_streams_rows(session, chunk, slot, b) +
+                                             stream * d_model,
+                                      .out_stride = n_streams * d_model,
+                                      .x          = d->rows.x + stream * d->rows.stride + first,
+                                      .x_stride   = d_model,
+                                      .add_dtype  = d->dtype,
+                                      .add_scale  = (float)session->config->residual_scale };
 
-        for (int i = 0; i < 2 && d->pending[i] != NULL; i++)
-            copy.add[i] = (const uint8_t *)d->pending[i] + (size_t)first * d->size;
+        for (int j = 0; j < 2 && d->pending[j] != NULL && stream == 0; j++)
+            copy.add[j] = (const uint8_t *)d->pending[j] + (size_t)first * d->size;
         HL_NEED(copy_stream(session, chunk, b, copy));
     }
     return HL_OK;
@@ -55,14 +62,22 @@ static hl_status put_stream(const hl_session *session, const hl_chunk *chunk, in
 
 static hl_status get_stream(const hl_session *session, const hl_chunk *chunk)
 {
-    int64_t slot  = hl_streams_slot(session, chunk->feed->first_layer);
-    int64_t count = chunk->n_rows * session->config->d_model;
+    const hl_device_session *d         = session->device;
+    int64_t                  d_model   = session->config->d_model;
+    int64_t                  n_streams = session->config->n_streams;
+    int64_t                  slot      = hl_streams_slot(session, chunk->feed->first_layer);
 
-    for (int64_t b = 0; b < chunk->n_batch; b++)
-        HL_NEED(
-            copy_stream(session, chunk, b,
-                        (hl_device_copy_rows){ .out = session->device->rows.x + b * count,
-                                               .x   = hl_streams_rows(session, chunk, slot, b) }));
+    for (int64_t i = 0; i < chunk->n_batch * n_streams; i++) {
+        int64_t             b = i / n_streams, stream = i % n_streams;
+        hl_device_copy_rows copy = {
+            .out        = d->rows.x + stream * d->rows.stride + b * chunk->n_rows * d_model,
+            .out_stride = d_model,
+            .x          = hl_streams_rows(session, chunk, slot, b) + stream * d_model,
+            .x_stride   = n_streams * d_model
+        };
+
+        HL_NEED(copy_stream(session, chunk, b, copy));
+    }
     return HL_OK;
 }
 
@@ -235,6 +250,7 @@ static hl_status run_chunk(hl_session *session, const hl_chunk *chunk)
     HL_NEED(check_end(session));
     if (!hl_forward_needs_end(session, chunk))
         return HL_OK;
+    HL_NEED(hl_forward_merge(session));
     HL_NEED(hl_forward_final(session, chunk));
     HL_NEED(hl_forward_make_last(session, chunk));
     HL_NEED(hl_forward_send_last(session, chunk));
@@ -273,6 +289,7 @@ static hl_status issue_step(hl_session *session, const hl_chunk *chunk)
         HL_NEED(hl_block_run(session, chunk, layer));
     }
     HL_NEED(look_for_nan(session));
+    HL_NEED(hl_forward_merge(session));
     return hl_forward_make_last(session, chunk);
 }
 

@@ -9,6 +9,7 @@
  *     forward_attention.c  the attention branch, whole rows of it
  *     forward_latent.c     latent attention: what comes before and after the operator
  *     forward_mixer.c      branches with a state, and the states of sequences
+ *     forward_streams.c    several residual streams
  *     forward_ends.c       embedding; final norm, logits, lens and losses; draws
  *     observer.c           what is reported of a layer, and to whom
  *     session_memory.c     which device, and all memory
@@ -100,6 +101,10 @@ typedef struct hl_device_layer {
     hl_device_vector router_norm, expert_scale, expert_norm, expert_post_norm, shared_post_norm;
     hl_device_map    ple_gate, ple_out;
     hl_device_vector ple_norm;
+    hl_device_map    stream_router;
+    hl_device_vector stream_router_norm, stream_predict, stream_correct, stream_scale;
+    hl_device_map    laurel_in, laurel_out;
+    hl_device_vector laurel_norm;
 } hl_device_layer;
 
 /* The vector of a role, which must be one of the norms of a block. */
@@ -113,7 +118,8 @@ static inline const hl_device_vector *hl_device_norm_role(const hl_device_layer 
 }
 
 typedef struct hl_device_weights {
-    hl_device_layer *layers; /* (n_layers) on the host */
+    hl_device_layer *layers;                 /* (n_layers) on the host */
+    hl_device_map   *stream_in, *stream_out; /* (n_streams - 1) on the host; NULL: one stream */
     hl_device_map    ple_embed, ple_in;
     hl_device_vector ple_in_norm;
     hl_device_map    embed, embed_in, position, token_type, embed_out, head_dense, lm_head;
@@ -172,28 +178,35 @@ typedef struct hl_device_lane {
 
 /* Rows of the chunk, on the device. */
 typedef struct hl_device_rows {
-    float   *x;            /* (N, D) the residual stream */
-    void    *normed;       /* (N, D) of T */
-    void    *branch;       /* (N, D) output of attention */
-    void    *mlp;          /* (N, D) output of the MLP */
-    void    *qkv;          /* (N, (H + 2 K) d) */
-    void    *z;            /* (N, H d) */
-    void    *gate;         /* (N, H d) of gated attention, before its sigmoid */
-    void    *index_q;      /* (N, n_index_heads, d_index) of an indexer */
-    void    *index_k;      /* (N, d_index) */
-    float   *index_weight; /* (N, n_index_heads) */
-    float   *index_bias;   /* (N, S) 0 for the keys that a row sees, -inf for others */
-    void    *ple;          /* (N, n_layers d_ple) per-layer inputs */
-    void    *ple_gate;     /* the same size: what is added to them, then gates of a layer */
-    void    *ple_active;   /* (N, d_ple) */
-    void    *query;        /* of latent attention: (N, d_query) what Q_h reads */
-    void    *heads;        /* (N, H, d_nope + d_rope) queries before they are absorbed */
-    void    *compressed;   /* (N, d_latent or d_rope) */
-    void    *latent;       /* (N, d_rope + d_latent) the key */
-    void    *latent_z;     /* (N, H, d_latent) what attention returns */
-    void    *z_normed;     /* (N, H d) what ATTN_O reads, where a norm stands before it */
-    void    *mix_in;       /* (N, width of the mixers' first projection) */
-    void    *mix;          /* (N, channels) after the convolution */
+    float       *x;             /* (N, D) the residual stream */
+    int64_t      stride;        /* of several streams: values from one to the next */
+    float       *predicted;     /* of several streams, (N, D) each: x before a block */
+    float       *other;         /* another stream, mapped */
+    float       *merged;        /* the average of all */
+    const float *ended;         /* (N, D) what the final norm reads: hl_forward_merge */
+    float       *stream_logits; /* (N, n_streams) */
+    void        *laurel;        /* (N, d_laurel) */
+    void        *normed;        /* (N, D) of T */
+    void        *branch;        /* (N, D) output of attention */
+    void        *mlp;           /* (N, D) output of the MLP */
+    void        *qkv;           /* (N, (H + 2 K) d) */
+    void        *z;             /* (N, H d) */
+    void        *gate;          /* (N, H d) of gated attention, before its sigmoid */
+    void        *index_q;       /* (N, n_index_heads, d_index) of an indexer */
+    void        *index_k;       /* (N, d_index) */
+    float       *index_weight;  /* (N, n_index_heads) */
+    float       *index_bias;    /* (N, S) 0 for the keys that a row sees, -inf for others */
+    void        *ple;           /* (N, n_layers d_ple) per-layer inputs */
+    void        *ple_gate;      /* the same size: what is added to them, then gates of a layer */
+    void        *ple_active;    /* (N, d_ple) */
+    void        *query;         /* of latent attention: (N, d_query) what Q_h reads */
+    void        *heads;         /* (N, H, d_nope + d_rope) queries before they are absorbed */
+    void        *compressed;    /* (N, d_latent or d_rope) */
+    void        *latent;        /* (N, d_rope + d_latent) the key */
+    void        *latent_z;      /* (N, H, d_latent) what attention returns */
+    void        *z_normed;      /* (N, H d) what ATTN_O reads, where a norm stands before it */
+    void        *mix_in;        /* (N, width of the mixers' first projection) */
+    void        *mix;           /* (N, channels) after the convolution */
     void    *mix_dt; /* (N, d_step + 2 d_state) of MAMBA, and after it (N, the same) after norms */
     void    *mix_step; /* (N, channels) dt of MAMBA */
     void    *mixed;    /* (N, inner width) what the mixers' last projection reads */
@@ -347,7 +360,11 @@ hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer
 /* Computes rows.branch or rows.mlp from a branch's `input`, (N, D) of the compute type. */
 hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t layer,
                           hl_branch branch, const void *input);
-/* Ends a layer that has per-layer inputs or a scale. */
+/* rows.normed = the stream, with all pending outputs, through a norm. */
+hl_status hl_block_norm(const hl_session *session, const hl_device_vector *vector);
+/* rows.branch = norm(out(act(gate x) * the layer's inputs)), from x in rows.normed. */
+hl_status hl_block_inputs(const hl_session *session, int64_t layer);
+/* Ends a layer that has per-layer inputs, a scale or several streams. */
 hl_status hl_block_end(hl_session *session, int64_t layer);
 /* out (n_rows, n_out) = x W' + b; out of out_dtype, both packed. */
 hl_status         hl_device_multiply(const hl_session *session, void *out, hl_dtype out_dtype,
@@ -378,6 +395,17 @@ hl_status hl_latent_finish(const hl_session *session, int64_t layer);
 hl_status hl_forward_mixer(hl_session *session, const hl_chunk *chunk, int64_t layer,
                            const void *input);
 void     *hl_forward_mixed(const hl_session *session, int64_t layer);
+/* forward_streams.c, for models with several streams: makes the others from the embedding. */
+hl_status hl_forward_spread(const hl_session *session);
+/* Predicts the stream that a block reads. */
+hl_status hl_forward_predict(const hl_session *session, int64_t layer);
+/* Corrects all streams, adds the layer's inputs to the others, and settles. */
+hl_status hl_forward_correct(const hl_session *session, int64_t layer);
+/* rows.mlp = n + norm(V U n) of a branch's input n. */
+hl_status hl_forward_laurel(const hl_session *session, int64_t layer, const void *input);
+/* Sets rows.ended to what the final norm reads: the stream with all pending outputs, or the average of
+ * several. */
+hl_status hl_forward_merge(const hl_session *session);
 /* Before a feed: states of sequences that were rewound are those after their tokens again.  They
  * are copied, if the session kept them, and the tokens after that are fed again, by `run`. */
 hl_status hl_states_recover(hl_session *session, const hl_feed *feed,

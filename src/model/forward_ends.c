@@ -38,6 +38,7 @@ static hl_status embed_inputs(hl_session *session)
                                         .out_dtype = d->dtype,
                                         .table     = w->ple_embed.weight,
                                         .tokens    = d->inputs.tokens,
+                                        .n_known   = config->d_ple_known,
                                         .scale     = (float)sqrt((double)config->d_ple / 2.0),
                                         .types     = d->inputs.types,
                                         .dtype     = d->dtype,
@@ -112,7 +113,9 @@ hl_status hl_forward_embed(hl_session *session, const hl_chunk *chunk)
     if (hl_session_param_of(session, HL_ROLE_EMBED_NORM, -1, 0) != NULL)
         HL_NEED(hl_device_norm_rows(session, d->rows.x, d->rows.x, HL_DTYPE_F32, &w->embed_norm,
                                     &d->inputs.places));
-    return session->config->d_ple > 0 ? embed_inputs(session) : HL_OK;
+    if (session->config->d_ple > 0)
+        HL_NEED(embed_inputs(session));
+    return hl_forward_spread(session);
 }
 
 /* ---------------------------------------------------------------------- head */
@@ -243,7 +246,7 @@ static hl_status read_lens(const hl_session *session, const hl_chunk *chunk,
         end_rows ends = { .n_batch = 1, .n_rows = n };
 
         HL_NEED(finish_hidden(session, d->rows.hidden, d->dtype,
-                              d->rows.x + row * session->config->d_model, n));
+                              d->rows.ended + row * session->config->d_model, n));
         HL_NEED(make_logits(session, &ends));
         HL_NEED(read_logits(session,
                             (hl_device_logits){ .top     = top + row,
@@ -257,7 +260,7 @@ static hl_status read_lens(const hl_session *session, const hl_chunk *chunk,
 /* Processes all rows at once or, on a near device, each sequence without its padding. */
 hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
 {
-    HL_NEED(hl_device_settle(session));
+    HL_NEED(hl_forward_merge(session));
     if (!session->device->ops->is_near)
         return read_lens(session, chunk, lane, 0, hl_chunk_rows(chunk));
     for (int64_t b = 0; b < chunk->n_batch; b++)
@@ -367,7 +370,7 @@ static hl_status fetch_ends(hl_session *session, const hl_chunk *chunk, int64_t 
     hl_device_session *d     = session->device;
     uint32_t           wants = hl_chunk_wants(chunk);
     int64_t            row   = sequence * chunk->n_rows + first;
-    const float       *x     = d->rows.x + row * session->config->d_model;
+    const float       *x     = d->rows.ended + row * session->config->d_model;
     end_parts          host  = parts_of(session, d->ends.host, n);
 
     if ((wants & HL_WANT_HIDDEN) != 0) {
@@ -497,7 +500,7 @@ static hl_status make_some_last(const hl_session *session, int64_t first, int64_
         d->ops->copy_rows(d->device, &(hl_device_copy_rows){ .out        = d->rows.last,
                                                              .out_dtype  = HL_DTYPE_F32,
                                                              .out_stride = d_model,
-                                                             .x          = d->rows.x,
+                                                             .x          = d->rows.ended,
                                                              .x_dtype    = HL_DTYPE_F32,
                                                              .x_stride   = d_model,
                                                              .index      = d->inputs.last + first,
@@ -701,4 +704,42 @@ hl_status hl_device_look(hl_session *session, hl_pick *picks, int64_t n)
             picks[i].logits = NULL;
     }
     return hl_device_checked(d, d->ops->arrived(d->device, 0), "draws");
+}
+
+/* --------------------------------------------- draws from the last logits of sequences */
+
+hl_status hl_session_look(hl_session *session, hl_pick *picks, int64_t n)
+{
+    int64_t d_vocab = session->config->d_vocab;
+
+    for (int64_t i = 0; i < n; i++) {
+        picks[i].d_vocab = d_vocab;
+        picks[i].logits  = session->last + picks[i].sequence * d_vocab;
+    }
+    if (session->device->ops->is_near || (session->options.wants & HL_WANT_LAST_DRAW) == 0)
+        return HL_OK;
+    return hl_device_look(session, picks, n);
+}
+
+static hl_status draw_on_host(hl_pick *pick)
+{
+    HL_NEED(hl_sampler_draw(&pick->token, pick->sampler, pick->logits));
+    pick->row     = hl_logits_read(pick->logits, pick->d_vocab);
+    pick->logprob = (double)pick->logits[pick->token] - pick->row.lse;
+    return HL_OK;
+}
+
+hl_status hl_pick_token(hl_pick *pick)
+{
+    const hl_pick_result *result = pick->result;
+    float                 logit  = 0.0f;
+
+    if (pick->logits != NULL)
+        return draw_on_host(pick);
+    hl_sampler_draw_among(&pick->token, &logit, pick->sampler, result, pick->candidates);
+    pick->row = (hl_logits_row){
+        .top = -1, .lse = result->lse, .entropy = result->entropy, .varentropy = result->varentropy
+    };
+    pick->logprob = (double)logit - result->lse;
+    return HL_OK;
 }

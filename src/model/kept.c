@@ -1,8 +1,7 @@
 /* kept.c - the places of kept streams, and which of their rows are valid. */
-#include "model/kept.h"
+#include "model/session.h"
 
 #include "base/status.h"
-#include "model/session.h"
 
 int64_t hl_streams_slot(const hl_session *session, int64_t layer)
 {
@@ -18,7 +17,7 @@ float *hl_streams_rows(const hl_session *session, const hl_chunk *chunk, int64_t
     int64_t sequence = slot * session->options.n_batch + chunk->sequences[b];
 
     return session->streams.x + (sequence * session->options.n_ctx + chunk->start[b]) *
-                                    (int64_t)session->config->d_model;
+                                    session->config->n_streams * session->config->d_model;
 }
 
 static hl_kept_range *range_of(const hl_session *session, int64_t slot, int64_t sequence)

@@ -21,6 +21,8 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_PLE_IN]      = { "ple.in", "Y", "D", 0 },
     [HL_ROLE_PLE_IN_NORM] = { "ple.in_norm", "Z", NULL, 0 },
     [HL_ROLE_EMBED_IN]    = { "embed.in", "D", "E", 0 },
+    [HL_ROLE_STREAM_IN]   = { "stream.in", "D", "D", 0 },
+    [HL_ROLE_STREAM_OUT]  = { "stream.out", "D", "D", 0 },
     [HL_ROLE_POSITION]    = { "embed.position", "P", "D", 0 },
     [HL_ROLE_TOKEN_TYPE]  = { "embed.token_type", "T", "D", 0 },
     [HL_ROLE_EMBED_NORM]  = { "embed.norm", "D", NULL, HL_BIAS_NORM },
@@ -30,75 +32,83 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_HEAD_NORM]   = { "head.norm", "D", NULL, HL_BIAS_NORM },
     [HL_ROLE_LM_HEAD]     = { "lm_head", "V", "E", HL_BIAS_HEAD },
 
-    [HL_ROLE_ATTN_NORM]         = { "attn.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_ATTN_Q]            = { "attn.q", "Q", "D", HL_BIAS_QKV },
-    [HL_ROLE_ATTN_K]            = { "attn.k", "K", "D", HL_BIAS_QKV },
-    [HL_ROLE_ATTN_V]            = { "attn.v", "K", "D", HL_BIAS_QKV },
-    [HL_ROLE_ATTN_GATE]         = { "attn.gate", "Q", "D", HL_BIAS_QKV },
-    [HL_ROLE_Q_NORM]            = { "attn.q_norm", "q", NULL, HL_BIAS_QK_NORM },
-    [HL_ROLE_K_NORM]            = { "attn.k_norm", "k", NULL, HL_BIAS_QK_NORM },
-    [HL_ROLE_SINKS]             = { "attn.sinks", "H", NULL, 0 },
-    [HL_ROLE_LATENT_QUERY]      = { "latent.query", "a", "D", HL_BIAS_QKV },
-    [HL_ROLE_LATENT_QUERY_NORM] = { "latent.query_norm", "a", NULL, 0 },
-    [HL_ROLE_LATENT_Q]          = { "latent.q", "u", "y", 0 },
-    [HL_ROLE_LATENT_ROPE]       = { "latent.rope", "r", "D", HL_BIAS_QKV },
-    [HL_ROLE_LATENT]            = { "latent", "l", "D", HL_BIAS_QKV },
-    [HL_ROLE_LATENT_NORM]       = { "latent.norm", "l", NULL, 0 },
-    [HL_ROLE_LATENT_K]          = { "latent.k", "l", "o", 0 },
-    [HL_ROLE_LATENT_V]          = { "latent.v", "v", "l", 0 },
-    [HL_ROLE_INDEX_Q]           = { "index.q", "t", "a", 0 },
-    [HL_ROLE_INDEX_K]           = { "index.k", "p", "D", 0 },
-    [HL_ROLE_INDEX_K_NORM]      = { "index.k_norm", "p", NULL, HL_BIAS_INDEX },
-    [HL_ROLE_INDEX_WEIGHTS]     = { "index.weights", "x", "D", 0 },
-    [HL_ROLE_ATTN_Z_NORM]       = { "attn.z_norm", "Q", NULL, 0 },
-    [HL_ROLE_ATTN_O]            = { "attn.o", "D", "Q", HL_BIAS_O },
-    [HL_ROLE_ATTN_POST_NORM]    = { "attn.post_norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_MIX_IN]            = { "mixer.in", "M", "D", HL_BIAS_MIX_IN },
-    [HL_ROLE_MIX_Q]             = { "mixer.q", "G", "D", 0 },
-    [HL_ROLE_MIX_K]             = { "mixer.k", "G", "D", 0 },
-    [HL_ROLE_MIX_V]             = { "mixer.v", "I", "D", 0 },
-    [HL_ROLE_MIX_Z]             = { "mixer.z", "I", "D", 0 },
-    [HL_ROLE_MIX_B]             = { "mixer.b", "h", "D", 0 },
-    [HL_ROLE_MIX_A]             = { "mixer.a", "h", "D", 0 },
-    [HL_ROLE_MIX_CONV]          = { "mixer.conv", "C", "w", HL_BIAS_CONV },
-    [HL_ROLE_MIX_X]             = { "mixer.x", "B", "I", 0 },
-    [HL_ROLE_MIX_DT]            = { "mixer.dt", "I", "R", 0 },
-    [HL_ROLE_MIX_DT_NORM]       = { "mixer.dt_norm", "R", NULL, 0 },
-    [HL_ROLE_MIX_K_NORM]        = { "mixer.k_norm", "N", NULL, 0 },
-    [HL_ROLE_MIX_Q_NORM]        = { "mixer.q_norm", "N", NULL, 0 },
-    [HL_ROLE_MIX_DT_BIAS]       = { "mixer.dt_bias", "j", NULL, 0 },
-    [HL_ROLE_MIX_DECAY]         = { "mixer.decay", "j", "i", 0 },
-    [HL_ROLE_MIX_SKIP]          = { "mixer.skip", "j", NULL, 0 },
-    [HL_ROLE_MIX_NORM]          = { "mixer.norm", "n", NULL, 0 },
-    [HL_ROLE_MIX_OUT]           = { "mixer.out", "D", "I", HL_BIAS_MIX_OUT },
-    [HL_ROLE_MLP_NORM]          = { "mlp.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_MLP_GATE]          = { "mlp.gate", "F", "D", HL_BIAS_MLP },
-    [HL_ROLE_MLP_UP]            = { "mlp.up", "F", "D", HL_BIAS_MLP },
-    [HL_ROLE_MLP_DOWN]          = { "mlp.down", "D", "F", HL_BIAS_MLP },
-    [HL_ROLE_MLP_INNER_NORM]    = { "mlp.inner_norm", "F", NULL, 0 },
-    [HL_ROLE_XIELU_P]           = { "mlp.xielu.p", "1", NULL, 0 },
-    [HL_ROLE_XIELU_N]           = { "mlp.xielu.n", "1", NULL, 0 },
-    [HL_ROLE_XIELU_B]           = { "mlp.xielu.b", "1", NULL, 0 },
-    [HL_ROLE_XIELU_E]           = { "mlp.xielu.e", "1", NULL, 0 },
-    [HL_ROLE_ROUTER]            = { "router", "X", "D", HL_BIAS_ROUTER },
-    [HL_ROLE_ROUTER_CORRECTION] = { "router.correction", "X", NULL, 0 },
-    [HL_ROLE_EXPERT_GATE]       = { "expert.gate", "F", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_EXPERT_UP]         = { "expert.up", "F", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_EXPERT_DOWN]       = { "expert.down", "D", "F", HL_BIAS_EXPERTS },
-    [HL_ROLE_SHARED_ROUTER]     = { "shared.router", "1", "D", 0 },
-    [HL_ROLE_SHARED_GATE]       = { "shared.gate", "S", "D", HL_BIAS_SHARED },
-    [HL_ROLE_SHARED_UP]         = { "shared.up", "S", "D", HL_BIAS_SHARED },
-    [HL_ROLE_SHARED_DOWN]       = { "shared.down", "D", "S", HL_BIAS_SHARED },
-    [HL_ROLE_ROUTER_NORM]       = { "router.norm", "D", NULL, 0 },
-    [HL_ROLE_EXPERT_SCALE]      = { "expert.scale", "X", NULL, 0 },
-    [HL_ROLE_EXPERT_NORM]       = { "expert.norm", "D", NULL, 0 },
-    [HL_ROLE_EXPERT_POST_NORM]  = { "expert.post_norm", "D", NULL, 0 },
-    [HL_ROLE_SHARED_POST_NORM]  = { "shared.post_norm", "D", NULL, 0 },
-    [HL_ROLE_PLE_GATE]          = { "ple.gate", "Z", "D", 0 },
-    [HL_ROLE_PLE_OUT]           = { "ple.out", "D", "Z", 0 },
-    [HL_ROLE_PLE_NORM]          = { "ple.norm", "D", NULL, 0 },
-    [HL_ROLE_LAYER_SCALE]       = { "layer.scale", "1", NULL, 0 },
-    [HL_ROLE_MLP_POST_NORM]     = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_STREAM_ROUTER_NORM] = { "stream.router_norm", "D", NULL, 0 },
+    [HL_ROLE_STREAM_ROUTER]      = { "stream.router", "A", "D", 0 },
+    [HL_ROLE_STREAM_PREDICT]     = { "stream.predict", "O", "A", 0 },
+    [HL_ROLE_STREAM_CORRECT]     = { "stream.correct", "A", "A", 0 },
+    [HL_ROLE_STREAM_SCALE]       = { "stream.scale", "D", NULL, 0 },
+    [HL_ROLE_LAUREL_IN]          = { "laurel.in", "L", "D", 0 },
+    [HL_ROLE_LAUREL_OUT]         = { "laurel.out", "D", "L", 0 },
+    [HL_ROLE_LAUREL_NORM]        = { "laurel.norm", "D", NULL, 0 },
+    [HL_ROLE_ATTN_NORM]          = { "attn.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_ATTN_Q]             = { "attn.q", "Q", "D", HL_BIAS_QKV },
+    [HL_ROLE_ATTN_K]             = { "attn.k", "K", "D", HL_BIAS_QKV },
+    [HL_ROLE_ATTN_V]             = { "attn.v", "K", "D", HL_BIAS_QKV },
+    [HL_ROLE_ATTN_GATE]          = { "attn.gate", "Q", "D", HL_BIAS_QKV },
+    [HL_ROLE_Q_NORM]             = { "attn.q_norm", "q", NULL, HL_BIAS_QK_NORM },
+    [HL_ROLE_K_NORM]             = { "attn.k_norm", "k", NULL, HL_BIAS_QK_NORM },
+    [HL_ROLE_SINKS]              = { "attn.sinks", "H", NULL, 0 },
+    [HL_ROLE_LATENT_QUERY]       = { "latent.query", "a", "D", HL_BIAS_QKV },
+    [HL_ROLE_LATENT_QUERY_NORM]  = { "latent.query_norm", "a", NULL, 0 },
+    [HL_ROLE_LATENT_Q]           = { "latent.q", "u", "y", 0 },
+    [HL_ROLE_LATENT_ROPE]        = { "latent.rope", "r", "D", HL_BIAS_QKV },
+    [HL_ROLE_LATENT]             = { "latent", "l", "D", HL_BIAS_QKV },
+    [HL_ROLE_LATENT_NORM]        = { "latent.norm", "l", NULL, 0 },
+    [HL_ROLE_LATENT_K]           = { "latent.k", "l", "o", 0 },
+    [HL_ROLE_LATENT_V]           = { "latent.v", "v", "l", 0 },
+    [HL_ROLE_INDEX_Q]            = { "index.q", "t", "a", 0 },
+    [HL_ROLE_INDEX_K]            = { "index.k", "p", "D", 0 },
+    [HL_ROLE_INDEX_K_NORM]       = { "index.k_norm", "p", NULL, HL_BIAS_INDEX },
+    [HL_ROLE_INDEX_WEIGHTS]      = { "index.weights", "x", "D", 0 },
+    [HL_ROLE_ATTN_Z_NORM]        = { "attn.z_norm", "Q", NULL, 0 },
+    [HL_ROLE_ATTN_O]             = { "attn.o", "D", "Q", HL_BIAS_O },
+    [HL_ROLE_ATTN_POST_NORM]     = { "attn.post_norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_MIX_IN]             = { "mixer.in", "M", "D", HL_BIAS_MIX_IN },
+    [HL_ROLE_MIX_Q]              = { "mixer.q", "G", "D", 0 },
+    [HL_ROLE_MIX_K]              = { "mixer.k", "G", "D", 0 },
+    [HL_ROLE_MIX_V]              = { "mixer.v", "I", "D", 0 },
+    [HL_ROLE_MIX_Z]              = { "mixer.z", "I", "D", 0 },
+    [HL_ROLE_MIX_B]              = { "mixer.b", "h", "D", 0 },
+    [HL_ROLE_MIX_A]              = { "mixer.a", "h", "D", 0 },
+    [HL_ROLE_MIX_CONV]           = { "mixer.conv", "C", "w", HL_BIAS_CONV },
+    [HL_ROLE_MIX_X]              = { "mixer.x", "B", "I", 0 },
+    [HL_ROLE_MIX_DT]             = { "mixer.dt", "I", "R", 0 },
+    [HL_ROLE_MIX_DT_NORM]        = { "mixer.dt_norm", "R", NULL, 0 },
+    [HL_ROLE_MIX_K_NORM]         = { "mixer.k_norm", "N", NULL, 0 },
+    [HL_ROLE_MIX_Q_NORM]         = { "mixer.q_norm", "N", NULL, 0 },
+    [HL_ROLE_MIX_DT_BIAS]        = { "mixer.dt_bias", "j", NULL, 0 },
+    [HL_ROLE_MIX_DECAY]          = { "mixer.decay", "j", "i", 0 },
+    [HL_ROLE_MIX_SKIP]           = { "mixer.skip", "j", NULL, 0 },
+    [HL_ROLE_MIX_NORM]           = { "mixer.norm", "n", NULL, 0 },
+    [HL_ROLE_MIX_OUT]            = { "mixer.out", "D", "I", HL_BIAS_MIX_OUT },
+    [HL_ROLE_MLP_NORM]           = { "mlp.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_MLP_GATE]           = { "mlp.gate", "F", "D", HL_BIAS_MLP },
+    [HL_ROLE_MLP_UP]             = { "mlp.up", "F", "D", HL_BIAS_MLP },
+    [HL_ROLE_MLP_DOWN]           = { "mlp.down", "D", "F", HL_BIAS_MLP },
+    [HL_ROLE_MLP_INNER_NORM]     = { "mlp.inner_norm", "F", NULL, 0 },
+    [HL_ROLE_XIELU_P]            = { "mlp.xielu.p", "1", NULL, 0 },
+    [HL_ROLE_XIELU_N]            = { "mlp.xielu.n", "1", NULL, 0 },
+    [HL_ROLE_XIELU_B]            = { "mlp.xielu.b", "1", NULL, 0 },
+    [HL_ROLE_XIELU_E]            = { "mlp.xielu.e", "1", NULL, 0 },
+    [HL_ROLE_ROUTER]             = { "router", "X", "D", HL_BIAS_ROUTER },
+    [HL_ROLE_ROUTER_CORRECTION]  = { "router.correction", "X", NULL, 0 },
+    [HL_ROLE_EXPERT_GATE]        = { "expert.gate", "F", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_EXPERT_UP]          = { "expert.up", "F", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_EXPERT_DOWN]        = { "expert.down", "D", "F", HL_BIAS_EXPERTS },
+    [HL_ROLE_SHARED_ROUTER]      = { "shared.router", "1", "D", 0 },
+    [HL_ROLE_SHARED_GATE]        = { "shared.gate", "S", "D", HL_BIAS_SHARED },
+    [HL_ROLE_SHARED_UP]          = { "shared.up", "S", "D", HL_BIAS_SHARED },
+    [HL_ROLE_SHARED_DOWN]        = { "shared.down", "D", "S", HL_BIAS_SHARED },
+    [HL_ROLE_ROUTER_NORM]        = { "router.norm", "D", NULL, 0 },
+    [HL_ROLE_EXPERT_SCALE]       = { "expert.scale", "X", NULL, 0 },
+    [HL_ROLE_EXPERT_NORM]        = { "expert.norm", "D", NULL, 0 },
+    [HL_ROLE_EXPERT_POST_NORM]   = { "expert.post_norm", "D", NULL, 0 },
+    [HL_ROLE_SHARED_POST_NORM]   = { "shared.post_norm", "D", NULL, 0 },
+    [HL_ROLE_PLE_GATE]           = { "ple.gate", "Z", "D", 0 },
+    [HL_ROLE_PLE_OUT]            = { "ple.out", "D", "Z", 0 },
+    [HL_ROLE_PLE_NORM]           = { "ple.norm", "D", NULL, 0 },
+    [HL_ROLE_LAYER_SCALE]        = { "layer.scale", "1", NULL, 0 },
+    [HL_ROLE_MLP_POST_NORM]      = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
 
     [HL_ROLE_ATTN_QKV]        = { "attn.qkv", "QKK", "D", HL_BIAS_QKV },
     [HL_ROLE_MLP_GATE_UP]     = { "mlp.gate_up", "FF", "D", HL_BIAS_MLP },
@@ -129,7 +139,8 @@ bool hl_role_is_vector(hl_role role)
 
 bool hl_role_is_floats(hl_role role)
 {
-    return hl_role_is_vector(role) || role == HL_ROLE_MIX_CONV || role == HL_ROLE_MIX_DECAY;
+    return hl_role_is_vector(role) || role == HL_ROLE_MIX_CONV || role == HL_ROLE_MIX_DECAY ||
+           role == HL_ROLE_STREAM_PREDICT || role == HL_ROLE_STREAM_CORRECT;
 }
 
 bool hl_role_holds(hl_role stored, hl_role role)
@@ -271,6 +282,12 @@ static int64_t size_of_letter(char letter, const hl_config *config, const hl_lay
         return config->d_ple;
     case 'Y':
         return config->n_layers * config->d_ple;
+    case 'A':
+        return config->n_streams;
+    case 'O':
+        return config->n_streams * config->n_streams;
+    case 'L':
+        return config->d_laurel;
     case '1':
         return 1;
     default:
@@ -310,6 +327,9 @@ int64_t hl_role_parts(hl_role role, const hl_config *config, int64_t layer)
     case HL_ROLE_EXPERT_UP:
     case HL_ROLE_EXPERT_DOWN:
         return at->n_experts;
+    case HL_ROLE_STREAM_IN:
+    case HL_ROLE_STREAM_OUT:
+        return config->n_streams - 1;
     case HL_ROLE_LATENT_K:
     case HL_ROLE_LATENT_V:
         return at->n_heads;
@@ -336,6 +356,9 @@ static hl_role_need model_need(hl_role role, const hl_config *config)
     case HL_ROLE_PLE_IN:
     case HL_ROLE_PLE_IN_NORM:
         return required_if(config->d_ple > 0);
+    case HL_ROLE_STREAM_IN:
+    case HL_ROLE_STREAM_OUT:
+        return required_if(config->n_streams > 1);
     case HL_ROLE_EMBED_IN:
     case HL_ROLE_EMBED_OUT:
         return required_if(config->d_embed != config->d_model);
@@ -495,10 +518,21 @@ static hl_role_need mlp_need(hl_role role, const hl_config *config, int64_t laye
     }
 }
 
+static hl_role_need stream_need(hl_role role, const hl_config *config)
+{
+    if (role >= HL_ROLE_LAUREL_IN)
+        return required_if(config->d_laurel > 0);
+    if (role == HL_ROLE_STREAM_SCALE)
+        return required_if(config->n_streams > 1 && config->streams_scaled);
+    return required_if(config->n_streams > 1);
+}
+
 hl_role_need hl_role_weight_need(hl_role role, const hl_config *config, int64_t layer)
 {
     if (!hl_role_is_of_layer(role))
         return model_need(role, config);
+    if (role <= HL_ROLE_LAUREL_NORM)
+        return stream_need(role, config);
     if (role <= HL_ROLE_ATTN_POST_NORM)
         return attention_need(role, config, layer);
     if (role <= HL_ROLE_MIX_OUT)

@@ -15,6 +15,7 @@
  *     H n_heads      d d_head     F d_mlp of the layer (in a mixture: of an expert)
  *     X n_experts    S d_shared   1 one
  *     W rows of the table of per-layer inputs    Z d_ple    Y n_layers * d_ple
+ *     A n_streams    O n_streams^2     L d_laurel
  *
  * and of a mixer (hl_mixer_config):
  *
@@ -44,7 +45,9 @@ typedef enum hl_role {
     HL_ROLE_PLE_EMBED, /* per-layer inputs: a row has d_ple values for every layer */
     HL_ROLE_PLE_IN,    /* from the embedding */
     HL_ROLE_PLE_IN_NORM,
-    HL_ROLE_EMBED_IN, /* d_embed to d_model, after the embedding  */
+    HL_ROLE_EMBED_IN,   /* d_embed to d_model, after the embedding  */
+    HL_ROLE_STREAM_IN,  /* one per stream but the first: from the embedding */
+    HL_ROLE_STREAM_OUT, /* and to the average at the end */
     HL_ROLE_POSITION,
     HL_ROLE_TOKEN_TYPE,
     HL_ROLE_EMBED_NORM,
@@ -55,6 +58,14 @@ typedef enum hl_role {
     HL_ROLE_LM_HEAD,
 
     /* Once per layer, in the order of their use. */
+    HL_ROLE_STREAM_ROUTER_NORM, /* coefficients are maps of tanh(router(norm x)) */
+    HL_ROLE_STREAM_ROUTER,
+    HL_ROLE_STREAM_PREDICT,
+    HL_ROLE_STREAM_CORRECT,
+    HL_ROLE_STREAM_SCALE, /* x_0 times this is what per-layer inputs are gated by */
+    HL_ROLE_LAUREL_IN,
+    HL_ROLE_LAUREL_OUT,
+    HL_ROLE_LAUREL_NORM,
     HL_ROLE_ATTN_NORM,
     HL_ROLE_ATTN_Q,
     HL_ROLE_ATTN_K,
@@ -139,7 +150,7 @@ typedef enum hl_role {
     HL_ROLE_LATENT_KV,       /* for every head its rows of keys, then of values */
     HL_N_STORED_ROLES,
 
-    HL_FIRST_LAYER_ROLE = HL_ROLE_ATTN_NORM,
+    HL_FIRST_LAYER_ROLE = HL_ROLE_STREAM_ROUTER_NORM,
     HL_N_LAYER_ROLES    = HL_N_ROLES - HL_FIRST_LAYER_ROLE,
 } hl_role;
 

@@ -456,6 +456,10 @@ static hl_status check_stream(const hl_session *session, const hl_feed *feed)
                            session->config->n_layers - feed->first_layer));
     if (feed->n_layers > 0 && session->streams.n_slots > 0)
         return hl_fail(HL_BAD_ARGUMENT, "feed: a session that keeps streams runs all layers");
+    if (feed->stream != NULL && session->config->n_streams > 1)
+        return hl_fail(HL_UNSUPPORTED,
+                       "feed: the model has %lld residual streams, and one cannot be given alone",
+                       (long long)session->config->n_streams);
     if (feed->from_mid || feed->to_mid) {
         if (session->config->residual != HL_RESIDUAL_SEQUENTIAL)
             return hl_fail(HL_UNSUPPORTED, "feed: both branches of a layer read one stream, so "

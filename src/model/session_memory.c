@@ -305,7 +305,17 @@ static void plan_stream(plan *p, hl_session *session)
     int64_t            queries = config->n_heads * config->d_head;
     int64_t            keys    = config->n_kv_heads * config->d_head;
 
-    rows->x      = hl_arena_take(&p->rows, n, config->d_model, sizeof(float));
+    rows->stride = n * config->d_model;
+    rows->x =
+        hl_arena_take(&p->rows, product(n, config->n_streams, 1), config->d_model, sizeof(float));
+    if (config->n_streams > 1) {
+        rows->predicted     = hl_arena_take(&p->rows, n, config->d_model, sizeof(float));
+        rows->other         = hl_arena_take(&p->rows, n, config->d_model, sizeof(float));
+        rows->merged        = hl_arena_take(&p->rows, n, config->d_model, sizeof(float));
+        rows->stream_logits = hl_arena_take(&p->rows, n, config->n_streams, sizeof(float));
+    }
+    if (config->d_laurel > 0)
+        rows->laurel = hl_arena_take(&p->rows, n, config->d_laurel, d->size);
     rows->normed = hl_arena_take(&p->rows, n, config->d_model, d->size);
     rows->branch = hl_arena_take(&p->rows, n, config->d_model, d->size);
     rows->mlp    = hl_arena_take(&p->rows, n, config->d_model, d->size);
@@ -503,7 +513,8 @@ static void plan_streams(plan *p, hl_session *session)
     int64_t n_rows =
         product(session->streams.n_slots, session->options.n_batch, session->options.n_ctx);
 
-    session->streams.x = hl_arena_take(&p->rows, n_rows, session->config->d_model, sizeof(float));
+    session->streams.x = hl_arena_take(
+        &p->rows, n_rows, session->config->d_model * session->config->n_streams, sizeof(float));
 }
 
 static hl_status plan_all(plan *p, hl_session *session)

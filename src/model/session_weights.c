@@ -118,6 +118,8 @@ static void scale_vector(const hl_session *session, float *vector, hl_role role,
 
     if (role == HL_ROLE_ROUTER_NORM)
         factor = 1.0 / sqrt((double)session->config->d_model);
+    else if (role == HL_ROLE_STREAM_ROUTER_NORM)
+        factor = 1.0 / (double)session->config->d_model;
     else if (role == HL_ROLE_PLE_IN_NORM) /* half of the sum's 1/sqrt(2); the table has the other */
         factor = sqrt(0.5);
     for (int64_t i = 0; i < n && factor != 1.0 && !session->counting; i++)
@@ -425,17 +427,17 @@ static hl_status load_attention(loader *l, hl_device_layer *out, int64_t layer)
     return load_vector(l, &out->sinks, HL_ROLE_SINKS, layer);
 }
 
-/* Loads the maps of each head. */
-static hl_status load_heads(loader *l, hl_device_map **out, hl_role role, int64_t layer)
+/* Loads the parts of a role as maps of their own, such as those of each head. */
+static hl_status load_each(loader *l, hl_device_map **out, hl_role role, int64_t layer)
 {
-    int64_t n_heads = l->session->config->layers[layer].n_heads;
+    int64_t n_parts = hl_role_parts(role, l->session->config, layer);
 
     if (*out == NULL)
-        HL_NEED(HL_SESSION_TABLE(l->session, out, n_heads));
-    for (int64_t head = 0; head < n_heads; head++) {
-        const hl_session_param *part = hl_session_param_of(l->session, role, layer, head);
+        HL_NEED(HL_SESSION_TABLE(l->session, out, n_parts));
+    for (int64_t i = 0; i < n_parts; i++) {
+        const hl_session_param *part = hl_session_param_of(l->session, role, layer, i);
 
-        HL_NEED(load_map(l, &(*out)[head], &part, 1));
+        HL_NEED(load_map(l, &(*out)[i], &part, 1));
     }
     return HL_OK;
 }
@@ -454,8 +456,8 @@ static hl_status load_latent(loader *l, hl_device_latent *out, int64_t layer)
     HL_NEED(load_role(l, &out->index_k, HL_ROLE_INDEX_K, layer));
     HL_NEED(load_vector(l, &out->index_k_norm, HL_ROLE_INDEX_K_NORM, layer));
     HL_NEED(load_role(l, &out->index_weights, HL_ROLE_INDEX_WEIGHTS, layer));
-    HL_NEED(load_heads(l, &out->k, HL_ROLE_LATENT_K, layer));
-    return load_heads(l, &out->v, HL_ROLE_LATENT_V, layer);
+    HL_NEED(load_each(l, &out->k, HL_ROLE_LATENT_K, layer));
+    return load_each(l, &out->v, HL_ROLE_LATENT_V, layer);
 }
 
 static hl_status load_mixer(loader *l, hl_device_mixer *out, int64_t layer)
@@ -519,6 +521,18 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     return load_role(l, &out->shared_down, HL_ROLE_SHARED_DOWN, layer);
 }
 
+static hl_status load_streams(loader *l, hl_device_layer *out, int64_t layer)
+{
+    HL_NEED(load_vector(l, &out->stream_router_norm, HL_ROLE_STREAM_ROUTER_NORM, layer));
+    HL_NEED(load_role(l, &out->stream_router, HL_ROLE_STREAM_ROUTER, layer));
+    HL_NEED(load_vector(l, &out->stream_predict, HL_ROLE_STREAM_PREDICT, layer));
+    HL_NEED(load_vector(l, &out->stream_correct, HL_ROLE_STREAM_CORRECT, layer));
+    HL_NEED(load_vector(l, &out->stream_scale, HL_ROLE_STREAM_SCALE, layer));
+    HL_NEED(load_role(l, &out->laurel_in, HL_ROLE_LAUREL_IN, layer));
+    HL_NEED(load_role(l, &out->laurel_out, HL_ROLE_LAUREL_OUT, layer));
+    return load_vector(l, &out->laurel_norm, HL_ROLE_LAUREL_NORM, layer);
+}
+
 /* Whether two weights are the same matrix: tied embeddings are stored once. */
 static bool is_same_matrix(const hl_session_param *a, const hl_session_param *b)
 {
@@ -537,6 +551,10 @@ static hl_status load_ends(loader *l, hl_device_weights *out)
     HL_NEED(load_role(l, &out->ple_in, HL_ROLE_PLE_IN, -1));
     HL_NEED(load_vector(l, &out->ple_in_norm, HL_ROLE_PLE_IN_NORM, -1));
     HL_NEED(load_role(l, &out->embed_in, HL_ROLE_EMBED_IN, -1));
+    if (l->session->config->n_streams > 1) {
+        HL_NEED(load_each(l, &out->stream_in, HL_ROLE_STREAM_IN, -1));
+        HL_NEED(load_each(l, &out->stream_out, HL_ROLE_STREAM_OUT, -1));
+    }
     HL_NEED(load_role(l, &out->position, HL_ROLE_POSITION, -1));
     HL_NEED(load_role(l, &out->token_type, HL_ROLE_TOKEN_TYPE, -1));
     HL_NEED(load_role(l, &out->embed_out, HL_ROLE_EMBED_OUT, -1));
@@ -587,6 +605,7 @@ hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_t
         HL_TRY(load_attention(&l, &weights->layers[layer], layer));
         HL_TRY(load_latent(&l, &weights->layers[layer].latent, layer));
         HL_TRY(load_mixer(&l, &weights->layers[layer].mixer, layer));
+        HL_TRY(load_streams(&l, &weights->layers[layer], layer));
         HL_TRY(load_mlp(&l, &weights->layers[layer], layer));
     }
 

@@ -94,13 +94,13 @@ static void append_number(name_buffer *name, int64_t number)
     append(name, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
 }
 
-/* Writes prefix + pattern + ending; the first '*' is the layer, the second the part. */
+/* Writes prefix + pattern + ending; the first '*' is the layer, if there is one, the next the part. */
 static void make_name(char *out, const char *prefix, size_t n_prefix, const char *pattern,
                       size_t n_pattern, const wanted_tensor *wanted, const char *ending)
 {
     name_buffer name      = { out, 0 };
     int64_t     numbers[] = { wanted->layer, wanted->part };
-    int         n_stars   = 0;
+    int         n_stars   = wanted->layer < 0;
 
     append(&name, prefix, n_prefix);
     for (size_t i = 0; i < n_pattern; i++) {
@@ -118,6 +118,12 @@ static int count_stars(const char *pattern, size_t n_pattern)
     for (size_t i = 0; i < n_pattern; i++)
         count += pattern[i] == '*';
     return count;
+}
+
+/* Does one tensor of this name hold all parts? */
+static bool is_stacked(const char *pattern, size_t n_pattern, const wanted_tensor *wanted)
+{
+    return count_stars(pattern, n_pattern) < (wanted->layer < 0 ? 1 : 2);
 }
 
 /* The endings after a pattern, in up to two spellings. */
@@ -211,7 +217,7 @@ static void name_missing(found_tensor *out, const tensor_finder *finder,
               endings_of(finder, entry, wanted->is_bias).all[0]);
     out->role    = entry->role;
     out->stored  = entry->stored;
-    out->stacked = count_stars(entry->name, strcspn(entry->name, "|")) < 2;
+    out->stacked = is_stacked(entry->name, strcspn(entry->name, "|"), wanted);
 }
 
 static bool try_entry(found_tensor *out, const tensor_finder *finder, const wanted_tensor *wanted,
@@ -226,7 +232,7 @@ static bool try_entry(found_tensor *out, const tensor_finder *finder, const want
         if (try_spelling(out, finder, wanted, entry, pattern, n_pattern)) {
             out->role    = entry->role;
             out->stored  = entry->stored;
-            out->stacked = count_stars(pattern, n_pattern) < 2;
+            out->stacked = is_stacked(pattern, n_pattern, wanted);
             return true;
         }
         pattern += n_pattern + (pattern[n_pattern] == '|');

@@ -668,17 +668,18 @@ hl_status hl_frontier_sheet(hl_sheet **out, const hl_frontier *frontier)
     *out = NULL;
     HL_NEED(hl_sheet_new(
         &table, "frontier", "What removing heads costs, and what is left",
-        "order:t heads:i bytes:i rise:4 rise_low:4 rise_high:4 kl:4 kl_high:4 agreement:4 "
-        "fits:b best:b"));
+        "order:t heads:i bytes:0 rise:4 rise_low:4 rise_high:4 kl:4 fits:b best:b | kl_high:4 "
+        "agreement:4"));
     for (int64_t i = 0; i < frontier->n_points; i++) {
         const hl_frontier_point *p = &frontier->points[i];
 
         hl_sheet_put_text(table, "%s", hl_ranker_name((size_t)p->ranker));
         hl_sheet_put_int(table, p->n_off);
-        hl_sheet_put_int(table, (int64_t)p->tensor_bytes);
-        hl_sheet_put_reals(table, p->rise, p->rise_low, p->rise_high, p->kl, p->kl_high, p->same);
+        hl_sheet_put_reals(table, (double)p->tensor_bytes, p->rise, p->rise_low, p->rise_high,
+                           p->kl);
         hl_sheet_put_bool(table, p->fits);
         hl_sheet_put_bool(table, p->is_best);
+        hl_sheet_put_reals(table, p->kl_high, p->same);
     }
     hl_sheet_fact_text(table, "heads", frontier->budget.repair ? "repaired" : "disabled");
     hl_sheet_fact_real(table, "nll", frontier->nll);

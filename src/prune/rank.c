@@ -17,8 +17,7 @@
 #include "model/backward.h"
 #include "model/model.h"
 #include "prune/gates.h"
-#include "prune/rank_places.h"
-#include "prune/rank_scores.h"
+#include "prune/rank_parts.h"
 
 typedef struct ranker_spec {
     const char *name;

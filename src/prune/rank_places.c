@@ -7,7 +7,7 @@
  *
  * Windows on which all heads score high move all scores, and not the order: so the places are far
  * more certain than intervals that overlap suggest. */
-#include "prune/rank_places.h"
+#include "prune/rank_parts.h"
 
 #include <math.h>
 

@@ -7,7 +7,7 @@
  *     variance          variance of the entropies of a layer's heads, one score for all of them
  *     fluctuation       variance of what a head writes times the norm of its output weights
  *     wanda             magnitude of what a head writes times the magnitude of its output weights */
-#include "prune/rank_scores.h"
+#include "prune/rank_parts.h"
 
 #include <math.h>
 

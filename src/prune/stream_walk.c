@@ -71,6 +71,12 @@ hl_status hl_walk_check(const hl_model *model)
                        "a %s norms the sum of stream and attention: the stream behind it is no "
                        "linear function of the output projection",
                        config->family);
+    if (config->n_streams > 1)
+        return hl_fail(
+            HL_UNSUPPORTED,
+            "a %s has %lld residual streams: what attention writes reaches the others by "
+            "products with them",
+            config->family, (long long)config->n_streams);
     for (int64_t i = 0; i < config->n_layers; i++) {
         if (config->layers[i].n_heads > 0 && config->layers[i].mixer != HL_MIXER_NONE)
             return hl_fail(HL_UNSUPPORTED,

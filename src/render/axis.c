@@ -1,5 +1,5 @@
 /* axis.c - ticks and labels. */
-#include "render/axis.h"
+#include "render/figure.h"
 
 #include <math.h>
 #include <stdio.h>

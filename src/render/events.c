@@ -22,8 +22,6 @@
  * does, only the missing records are appended.  All bytes follow from the series, so a record that
  * was cut off by a crash is completed the next time.  Events are first built in memory; the first
  * error is kept, and later calls do nothing. */
-#include "render/events.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -35,6 +33,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/series.h"
@@ -43,21 +42,6 @@ enum { N_BINS = 32 };
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
 /* --------------------------------------------------------------------- CRC-32C */
-
-uint32_t hl_crc32c(const void *bytes, size_t n_bytes)
-{
-    const uint8_t *at  = bytes;
-    uint32_t       crc = 0xffffffffU;
-
-    /* A bit-by-bit CRC is fast enough: a checkpoint has kilobytes of numbers, and measuring it
-     * takes seconds. */
-    for (size_t i = 0; i < n_bytes; i++) {
-        crc ^= at[i];
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ ((crc & 1U) != 0 ? 0x82f63b78U : 0U);
-    }
-    return ~crc;
-}
 
 static uint32_t masked(const void *bytes, size_t n_bytes)
 {

@@ -28,7 +28,7 @@ for row in range(rows):
 open(sys.argv[1], "wb").write(data)
 END
 run damage models/demo "$scratch/scrambled" "${text[@]}" -n 3
-expect_line "the scrambled head is found" 0 '^  L5H3 +0\.[0-9]+ +-?0\.[0-9]+ to +0\.[0-9]+ +(9[0-9]|100)\.[0-9]%'
+expect_line "the scrambled head is found" 0 '^ *1  L5H3 +5 +3 +0\.[0-9]+ +-?0\.[0-9]+ +0\.[0-9]+ +(0\.9[0-9]+|1\.000) '
 run damage models/demo "$scratch/scrambled" "${text[@]}" --json
 cp "$scratch/out" "$scratch/found.json"
 result "it explains all of it, and heads before it nothing" "$(python3 -c '

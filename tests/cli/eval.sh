@@ -19,12 +19,15 @@ blur
 expect "a text" 0 <<'END'
 models/demo 1 text, 520 tokens, 518 scored; windows of 512
 
- nats/token N
- perplexity N
- bits/byte N
+Scores
 
- No confidence interval: 2 windows: an interval needs 4 or more. More text or a smaller --context
- gives more windows.
+number value low high
+nats/token N - -
+perplexity N - -
+bits/byte N - -
+
+No confidence interval: 2 windows: an interval needs 4 or more. More text or a smaller --context
+gives more windows.
 END
 
 run eval models/demo $alice $speech -n 300 --context 128 --stride 64 --per-document
@@ -33,11 +36,14 @@ blur
 expect "two texts, overlapping windows, a line each, the harder first" 0 <<'END'
 models/demo 2 texts, 600 tokens, 598 scored; windows of 128, stride 64
 
- nats/token N N to N
- perplexity N N to N
- bits/byte N N to N
+Scores
 
- 95% confidence intervals, over 8 windows.
+number value low high
+nats/token N N N
+perplexity N N N
+bits/byte N N N
+
+95% confidence intervals, over 8 windows.
 
 Each text, the hardest first
 
@@ -63,7 +69,7 @@ expect_line "--json: two windows have no interval" 0 '^   "missing": "2 windows:
 result "--json: no documents unless asked for" "$(grep -q documents "$scratch/out" || echo yes)"
 
 run eval models/demo-sparse "$excerpt" -n 512 -c 256
-expect_line "the sparse model's, too" 0 '^  nats/token      4.0719$'
+expect_line "the sparse model's, too" 0 '^nats/token +4.0719 '
 
 run eval models/demo $alice $speech -n 40 --json --per-document
 expect_line "--json --per-document" 0 '^   "name": "models/text/speech-1960.txt",$'
@@ -74,7 +80,7 @@ expect_line "--csv alone" 2 '^headlight eval: --csv needs --per-document'
 
 printf 'x' >"$scratch/short"
 run eval models/demo "$scratch/short"
-expect_line "one token is nothing to score" 0 '^  nothing to score: a text needs at least two tokens$'
+expect_line "one token is nothing to score" 0 '^Nothing to score: a text needs at least two tokens\.$'
 run eval models/demo "$scratch/short" --json
 expect_line "and null in JSON" 0 '^  "nats_per_token": null,$'
 
@@ -93,8 +99,8 @@ first=$("$HEADLIGHT" generate models/demo "Alice was beginning to get very" -n 1
 } >"$scratch/words.jsonl"
 run eval models/demo "$scratch/words.jsonl" --last-word --per-document
 expect_line "lines are documents" 0 '^models/demo  4 texts, '
-expect_line "last words" 0 '^  last word       0\.6667   0\.2077 to 0\.9385$'
-expect_line "their perplexity" 0 '^  perplexity +[0-9.]+   of the last word, over 3 documents$'
+expect_line "last words" 0 '^last word, share predicted +0\.6667 +0\.2077 +0\.9385$'
+expect_line "their perplexity" 0 '^last word, perplexity +[0-9.]+'
 hardest=$(grep -n 'words.jsonl' "$scratch/out" | head -1)
 result "the hardest first, by line" "$([[ $hardest == *words.jsonl:3 ]] && echo yes)"
 run eval models/demo "$scratch/words.jsonl" --last-word --json
@@ -158,8 +164,8 @@ open(out + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text
 END
 run eval "$scratch/infinite" "$excerpt" -n 300 -c 128
 expect_line "losses that are not finite are counted" 3 '^headlight eval: .*excerpt.txt: 1[0-9]{2} of 297 losses are NaN or infinite, the first at token [0-9]+; headlight diagnose finds the heads$'
-expect_line "and no mean is made of them" 3 '^  NaN or infinite: 1[0-9]{2} of the losses$'
-n_broken=$(sed -n 's/^  NaN or infinite: \([0-9]*\) of.*/\1/p' "$scratch/out")
+expect_line "and no mean is made of them" 3 '^NaN or infinite: 1[0-9]{2} of the losses\.$'
+n_broken=$(sed -n 's/^NaN or infinite: \([0-9]*\) of.*/\1/p' "$scratch/out")
 run eval "$scratch/infinite" "$excerpt" -n 300 -c 128 --json
 expect_line "--json: null" 3 '^  "nats_per_token": null,$'
 result "--json: is JSON, with the count" "$(python3 -c "

@@ -60,6 +60,8 @@ hl_status op_select(hl_device *device, const hl_device_select *select);
 hl_status op_gate_heads(hl_device *device, const hl_device_gate_heads *gates);
 hl_status op_activate(hl_device *device, const hl_device_activate *activate);
 hl_status op_copy_rows(hl_device *device, const hl_device_copy_rows *copy);
+hl_status op_streams(hl_device *device, const hl_device_streams *streams);
+hl_status op_match(hl_device *device, const hl_device_match *match);
 hl_status op_conv(hl_device *device, const hl_device_conv *conv);
 hl_status op_scan(hl_device *device, const hl_device_scan *scan);
 hl_status op_gate(hl_device *device, const hl_device_gate *gate);

@@ -335,6 +335,11 @@ __device__ void add_table_row(float (&x)[W], const void *table, hl_dtype dtype, 
         x[i] += more[i];
 }
 
+__device__ __forceinline__ int64_t table_row_of(const hl_device_embed &e, int64_t row)
+{
+    return e.n_known > 0 && e.tokens[row] >= e.n_known ? 0 : e.tokens[row];
+}
+
 template <int W>
 __global__ static void __launch_bounds__(ROW_THREADS) embed(const hl_device_embed e)
 {
@@ -350,7 +355,7 @@ __global__ static void __launch_bounds__(ROW_THREADS) embed(const hl_device_embe
         if (e.base != nullptr)
             load_some<W>(x, base, row * e.n + at);
         else
-            load_some<W>(x, table, e.tokens[row] * e.n + at);
+            load_some<W>(x, table, table_row_of(e, row) * e.n + at);
 #pragma unroll
         for (int i = 0; i < W; i++)
             x[i] = e.base != nullptr ? x[i] : x[i] * e.scale;
@@ -434,6 +439,93 @@ hl_status op_add_gated(hl_device *device, const hl_device_add_gated *o)
         return HL_OK;
     add_gated<<<static_cast<unsigned>(o->n_rows), ROW_THREADS, 0, device->stream>>>(*o);
     return check(cudaGetLastError(), "a gated sum");
+}
+
+/* -------------------------------------------------------------- several streams */
+
+/* One block per row.  Coefficients are computed first, by one thread each. */
+__global__ static void __launch_bounds__(ROW_THREADS) mix_streams(const hl_device_streams s)
+{
+    __shared__ float c[HL_MAX_STREAMS * HL_MAX_STREAMS];
+    int64_t          row = blockIdx.x;
+    int              m   = static_cast<int>(s.n_streams);
+    int              n_c = s.corrects ? m : m * m;
+    span             out = { s.out, s.dtype };
+
+    if (static_cast<int>(threadIdx.x) < n_c) {
+        float sum = 0.0f;
+
+        for (int j = 0; j < m; j++)
+            sum = fmaf(s.weight[threadIdx.x * m + j], tanhf(s.logits[row * m + j]), sum);
+        c[threadIdx.x] = sum;
+    }
+    __syncthreads();
+    for (int64_t at = row * s.n + threadIdx.x; at < (row + 1) * s.n; at += ROW_THREADS) {
+        float before[HL_MAX_STREAMS];
+
+#pragma unroll
+        for (int b = 0; b < HL_MAX_STREAMS; b++)
+            before[b] = b < m ? s.x[b * s.stride + at] : 0.0f;
+        float kept = s.corrects ? s.kept[at] : 0.0f, change = before[0] - kept;
+        if (s.corrects)
+            before[0] = kept;
+        for (int a = 0; a < m; a++) {
+            float sum = s.corrects ? (1.0f + c[a]) * change : 0.0f;
+
+#pragma unroll
+            for (int b = 0; b < HL_MAX_STREAMS; b++) {
+                if (b < m && !s.corrects)
+                    sum = fmaf(c[a * m + b], before[b], sum);
+                if (b == a)
+                    sum += before[b];
+            }
+            s.x[a * s.stride + at] = sum;
+            if (a > 0)
+                continue;
+            if (!s.corrects)
+                s.kept[at] = sum;
+            if (s.out != nullptr) {
+                float scaled[1] = { sum * (s.scale != nullptr ? s.scale[at - row * s.n] : 1.0f) };
+                store_some<1>(out, at, scaled);
+            }
+        }
+    }
+}
+
+hl_status op_streams(hl_device *device, const hl_device_streams *o)
+{
+    int64_t n_rows = o->places.n_batch * o->places.batch_rows;
+
+    if (n_rows == 0)
+        return HL_OK;
+    mix_streams<<<static_cast<unsigned>(n_rows), ROW_THREADS, 0, device->stream>>>(*o);
+    return check(cudaGetLastError(), "a mix of streams");
+}
+
+__global__ static void __launch_bounds__(ROW_THREADS) match_rows(const hl_device_match m)
+{
+    int64_t first = blockIdx.x * m.n, end = first + m.n;
+    float   own = 0.0f, other = 0.0f;
+
+    for (int64_t at = first + threadIdx.x; at < end; at += ROW_THREADS) {
+        own   = fmaf(m.x[at], m.x[at], own);
+        other = fmaf(m.like[at], m.like[at], other);
+    }
+    float n      = static_cast<float>(m.n);
+    float square = fmaxf(sum_block(own) / n, 1e-5f);
+    float factor = sqrtf(sum_block(other) / n / square);
+    for (int64_t at = first + threadIdx.x; at < end; at += ROW_THREADS)
+        m.out[at] = fmaf(factor, m.x[at], m.adds ? m.out[at] : 0.0f);
+}
+
+hl_status op_match(hl_device *device, const hl_device_match *o)
+{
+    int64_t n_rows = o->places.n_batch * o->places.batch_rows;
+
+    if (n_rows == 0)
+        return HL_OK;
+    match_rows<<<static_cast<unsigned>(n_rows), ROW_THREADS, 0, device->stream>>>(*o);
+    return check(cudaGetLastError(), "a match of streams");
 }
 
 } // namespace headlight
