@@ -8,11 +8,12 @@ a graph.  The entropies that a collector gets are then leaves of their own.  Whe
 for the gradient, the gradient that has arrived at such a leaf enters there (`settle`).
 """
 import contextlib
+import functools
 import sys
 import threading
 import warnings
 import weakref
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -57,6 +58,14 @@ def visible_keys(n_queries: int, n_keys: int, causal: bool, window_left: Optiona
         return (end - begin)[None]
     before = torch.nn.functional.pad(key_mask.long().cumsum(1), (1, 0))
     return before[:, end] - before[:, begin]
+
+
+@functools.lru_cache(maxsize=256)
+def visible_in_layers(n_queries: int, n_keys: int, causal: bool, window_left: Optional[int],
+                      window_right: Optional[int], device: torch.device) -> Tensor:
+    """visible_keys without a mask, made once for all layers and steps.  Not to be changed."""
+    with torch.inference_mode(False), torch.no_grad():
+        return visible_keys(n_queries, n_keys, causal, window_left, window_right, None, device)
 
 
 # ---------------------------------------------------------------- reentrant checkpoints
@@ -267,6 +276,15 @@ EntropyRegulariser = EntropyRegularizer  # the earlier spelling, still accepted
 # -------------------------------------------------------------------- monitoring
 
 
+def _shares(visible: Tensor, real: Optional[Tensor], shape: Sequence[int]) -> Tuple[Tensor, Tensor]:
+    """(batch or 1, 1, queries) the factors that normalize entropies, 0 for rows of one key; and the (2)
+    numbers of rows that the means of entropies and of normalized entropies are over."""
+    scale = torch.where(visible > 1, 1.0 / visible.clamp(min=2).log(), 0.0)
+    rows = torch.ones_like(scale) if real is None else real.to(scale.dtype)
+    rows = rows.expand(shape[0], shape[2])
+    return scale[:, None], torch.stack([rows.sum(), (rows * (visible > 1)).sum()]).double()
+
+
 class _Sums:
     """A monitor's listener.  It does not refer to the monitor, which can so be dropped."""
 
@@ -275,6 +293,7 @@ class _Sums:
         self.modules = None if model is None else frozenset(map(id, model.modules()))
         # {layer: ((2, heads) sums, (2) numbers of rows)} of entropies and of normalized entropies
         self.seen: Dict[Layer, Tuple[Tensor, Tensor]] = {}
+        self.last: Any = None  # the last call's visible, shape, and what follows from them
 
     def listen(self, layer: Layer, entropy: Tensor, *, visible: Tensor, real: Optional[Tensor],
                module: Optional[torch.nn.Module]) -> None:
@@ -285,11 +304,14 @@ class _Sums:
         entropy = entropy.detach()
         if real is not None:
             entropy = torch.where(real[:, None], entropy, torch.zeros_like(entropy))
-        scale = torch.where(visible > 1, 1.0 / visible.clamp(min=2).log(), 0.0)
-        rows = torch.ones_like(scale) if real is None else real.to(scale.dtype)
-        rows = rows.expand(entropy.shape[0], entropy.shape[2])
-        counts = torch.stack([rows.sum(), (rows * (visible > 1)).sum()]).double()
-        sums = torch.stack([entropy.sum(dim=(0, 2)), (entropy * scale[:, None]).sum(dim=(0, 2))]).double()
+            scale, counts = _shares(visible, real, entropy.shape)
+        elif self.last is not None and self.last[0] is visible and self.last[1] == entropy.shape:
+            scale, counts = self.last[2:]  # most layers of a step see the same keys
+        else:
+            scale, counts = _shares(visible, None, entropy.shape)
+            self.last = (visible, entropy.shape, scale, counts)
+        sums = torch.stack([entropy.sum(dim=(0, 2), dtype=torch.float64),
+                            (entropy * scale).sum(dim=(0, 2), dtype=torch.float64)])
         if layer in self.seen:
             before, n_before = self.seen[layer]
             sums, counts = before + sums, n_before + counts

@@ -298,12 +298,16 @@ def call(name: str, *arguments: Any) -> None:
         fail(status)
 
 
+def fail_cuda(status: int) -> NoReturn:
+    """The same for the library of the GPU."""
+    raise Error(cuda_library().hl_cuda_error().decode("utf-8", "replace"),
+                library().hl_status_name(status).decode())
+
+
 def call_cuda(name: str, *arguments: Any) -> None:
-    lib = cuda_library()
-    status = getattr(lib, name)(*arguments)
+    status = getattr(cuda_library(), name)(*arguments)
     if status != s.OK:
-        raise Error(lib.hl_cuda_error().decode("utf-8", "replace"),
-                    library().hl_status_name(status).decode())
+        fail_cuda(status)
 
 
 def text(value: bytes | None) -> str:

@@ -23,9 +23,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from . import _attention as core, _blocks as blocks
+from . import _attention as core, _blocks as blocks, _direct as direct
 from ._collect import (AttentionMonitor, Collector, EntropyRegulariser, EntropyRegularizer, Place,
-                       _listeners, compiling, in_backward, listening, report, settle, visible_keys, wanted)
+                       _listeners, compiling, in_backward, listening, report, settle, visible_in_layers, visible_keys, wanted)
 from ._library import Error
 
 __all__ = ["AttentionMonitor", "AttentionRows", "Collector", "EntropyRegulariser",
@@ -132,7 +132,7 @@ def _backward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, entropy
         total = blocks.backward(_general(q, k, v, *given, mask, *plain), grads)
         return (total["q"], total["k"], total["v"],
                 *_of_heads(q, total.get("sinks"), total.get("gates")))
-    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    dq, dk, dv = (x.new_zeros(x.shape) for x in (q, k, v))  # packed, as the fake kernel says
     dsinks = None if sinks is None else torch.zeros_like(sinks, dtype=torch.float32)
     dgates = None if gates is None else torch.zeros_like(gates, dtype=torch.float32)
     for sequences, keys, more in _parts(mask, *spans, q.shape[2]):
@@ -285,13 +285,13 @@ def _statistics_backward(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor]
                  "gates": found.dgates}
     else:
         total = blocks.backward(p, given)
-    return tuple(q.new_empty((0,)) if total.get(name) is None else total[name]
-                 for name in blocks.Problem.LEAVES)
+    return tuple(q.new_empty((0,)) if total.get(name) is None else
+                 total[name].to(getattr(p, name).dtype).contiguous() for name in blocks.Problem.LEAVES)
 
 
 @_statistics_backward.register_fake
 def _(q, k, v, bias, sinks, gates, key_bias, *_options_):
-    return tuple(q.new_empty((0,)) if x is None else torch.empty_like(x)
+    return tuple(q.new_empty((0,)) if x is None else x.new_empty(x.shape)
                  for x in (q, k, v, bias, sinks, gates, key_bias))
 
 
@@ -432,10 +432,22 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
         rows = attention(q, k, v, causal=True, want=("renyi2", "max_logit"))
         rows.entropy, rows.renyi2
     """
-    _check_shapes(q, k, v)
     _check_want(want, segments)
     if layer is not None and wanted():
         want = (*want, *wanted())
+    is_plain = (mask is None and bias is None and dropout <= 0.0 and query_start is None and
+                key_length is None and alibi_slopes is None and key_bias is None and
+                set(want) <= set(_THREE) and not compiling())
+    if is_plain and direct.takes(q, k, v):
+        cast = _under_autocast(q, k, v)
+        if direct.takes_values(sinks, q) and direct.takes_values(gates, q):
+            settings = (causal, 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale),
+                        float(softcap or 0.0), _number(window_left), _number(window_right), window_sink)
+            rows = AttentionRows(*direct.attention(*cast, sinks, gates, settings))
+            if layer is not None:
+                _tell(rows, layer, module, q, k, None, None, causal, window_left, window_right)
+            return rows
+    _check_shapes(q, k, v)
     q, k, v = _under_autocast(q, k, v)
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale)
     windows = (_number(window_left), _number(window_right), window_sink)
@@ -483,6 +495,8 @@ def _tell(rows: AttentionRows, layer: Any, module: Optional[torch.nn.Module], q:
         visible = blocks.visible(problem).sum(-1)[:, 0]
         if mask is not None:
             real = (visible > 0).expand(q.shape[0], n_queries)
+    elif mask is None and not compiling() and type(q) is Tensor:
+        visible = visible_in_layers(n_queries, n_keys, causal, window_left, window_right, q.device)
     else:
         visible = visible_keys(n_queries, n_keys, causal, window_left, window_right, mask, q.device)
         is_cross = getattr(module, "headlight_is_cross", False)

@@ -2,6 +2,7 @@
 headlight.measure, whose profiles are the program's.  Needs PyTorch and transformers."""
 import os
 import pickle
+import shutil
 import tempfile
 import threading
 import unittest
@@ -140,6 +141,28 @@ class Models(unittest.TestCase):
                         model.zero_grad()
                     for a, b in zip(*found):
                         self.near(a, b)
+
+    @unittest.skipUnless(shutil.which("g++"), "Inductor needs a C++ compiler")
+    def test_compiled_by_inductor(self):
+        """torch.compile as users call it: the generated code checks the operators' layouts."""
+        mask = torch.ones_like(self.ids)
+        mask[1, 12:] = 0
+        for name, more in (("GPT2LMHeadModel", {"attention_mask": mask}), ("LlamaForCausalLM", {}),
+                           ("BertForMaskedLM", {})):
+            with self.subTest(name):
+                torch._dynamo.reset()
+                model = tiny(name)
+                plug.attach(model)
+                found = []
+                for run in (torch.compile(model, fullgraph=True), model):
+                    with plug.Collector(model) as seen:
+                        output = run(input_ids=self.ids, **more).logits
+                    (output.sum() + plug.EntropyRegularizer(1.0, 10.0)(seen)).backward()
+                    found.append((output, torch.stack(list(seen.means().values())),
+                                  model.get_input_embeddings().weight.grad.clone()))
+                    model.zero_grad()
+                for a, b, tolerance in zip(*found, (1e-5, 1e-6, 1e-4)):
+                    self.near(a, b, tolerance)
 
     def test_checkpoints_keep_the_penalty(self):
         def gradients(model, weight):

@@ -151,6 +151,63 @@ class Torch(unittest.TestCase):
                                  max(TOLERANCES["entropy"][0], 8 * 2.0 ** -24 * case["max_score"]))
         self.assertGreaterEqual(n_cases, 14)
 
+    def test_the_direct_way_is_the_operators(self):
+        """_direct.py: the same bytes as through the operators, for every layout in memory."""
+        from unittest import mock
+        from headlight import _direct as direct, _structs as s
+        import ctypes
+        for packed, kind in ((direct.PROBLEM, s.Attention), (direct.RESULT, s.AttentionResult),
+                             (direct.UPSTREAM, s.AttentionUpstream), (direct.GRADIENT, s.AttentionGradient),
+                             (direct.LAUNCH, s.CudaLaunch)):
+            self.assertEqual(packed.size, ctypes.sizeof(kind), kind.c_name)
+        if not direct.takes(*(torch.ones(1, 1, 2, 4) for _ in range(3))):
+            self.skipTest("this PyTorch does not say which modes are on")
+
+        def tensors(layout, batch, heads, kv_heads, rows, keys, width, value):
+            made = []
+            for n_heads, n, d in ((heads, rows, width), (kv_heads, keys, width), (kv_heads, keys, value)):
+                x = torch.randn(batch, n_heads, n, d)
+                if layout == "merged":  # as models have it: (batch, rows, heads, width)
+                    x = x.transpose(1, 2).contiguous().transpose(1, 2)
+                elif layout == "gaps":
+                    x = torch.randn(batch, n_heads, n, 2 * d)[..., ::2]
+                elif layout == "repeated":
+                    x = torch.randn(1, 1, 1, d).expand(batch, n_heads, n, d)
+                made.append(x.detach().requires_grad_())
+            return made
+
+        def run(leaves, upstream, **options):
+            rows = self.torch.attention(*leaves, **options)
+            extra = [options[name] for name in ("sinks", "gates") if options.get(name) is not None]
+            found = torch.autograd.grad([rows.out, rows.lse, rows.entropy], [*leaves, *extra], upstream)
+            return [rows.out, rows.lse, rows.entropy, *found]
+
+        n_direct = 0
+        shapes = ((2, 4, 2, 9, 9, 8, 8), (1, 3, 3, 5, 7, 6, 4), (3, 2, 1, 1, 12, 16, 16), (1, 1, 1, 4, 4, 1, 3))
+        for shape, layout in itertools.product(shapes, ("packed", "merged", "gaps", "repeated")):
+            leaves = tensors(layout, *shape)
+            rows = (shape[0], shape[1], shape[3])
+            upstream = [torch.randn(*rows, shape[6]), torch.randn(rows), torch.randn(rows)]
+            for options in ({"causal": True}, {"scale": 0.3, "softcap": 5.0},
+                            {"causal": True, "window_left": 2, "window_sink": 1},
+                            {"sinks": torch.randn(shape[1], requires_grad=True),
+                             "gates": torch.rand(shape[1], requires_grad=True)}):
+                with self.subTest(shape=shape, layout=layout, options=list(options)):
+                    with mock.patch.object(direct, "attention", wraps=direct.attention) as used:
+                        found = run(leaves, upstream, **options)
+                    n_direct += used.call_count
+                    with mock.patch.object(direct, "takes", lambda *_: False):
+                        wanted = run(leaves, upstream, **options)
+                    for a, b in zip(found, wanted):
+                        self.assertTrue(torch.equal(a, b))
+                    if layout == "merged":  # merging the heads is no copy
+                        self.assertTrue(found[0].transpose(1, 2).is_contiguous())
+        self.assertEqual(n_direct, 64)
+        with self.assertRaisesRegex(RuntimeError, "once_differentiable"):
+            rows = self.torch.attention(*leaves, causal=True)
+            grad, = torch.autograd.grad(rows.out.square().sum(), leaves[0], create_graph=True)
+            grad.sum().backward()
+
     def test_gradcheck(self):
         q, k, v = (torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True)
                    for _ in range(3))
