@@ -172,6 +172,7 @@ SIGNATURES = {
     "hl_profile_similarity": (c.c_double, [*_at, c.c_int64]),
     "hl_profile_probe": (c.c_double, [*_at, c.c_int]),
     "hl_profile_output_norm": (c.c_double, [*_at]),
+    "hl_profile_recall": (s.Moments, [*_at]),
     "hl_profile_block_influence": (c.c_double, [_handle, c.c_int64]),
     "hl_profile_nll": (s.Moments, [_handle]),
     "hl_profile_broken_losses": (c.c_int64, [_handle]),

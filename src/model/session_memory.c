@@ -452,6 +452,8 @@ static void plan_patterns(plan *p, hl_session *session, hl_device_lane *lane)
 
     take_pair(p, &lane->pattern, count, options->n_ctx, sizeof(float));
     take_pair(p, &lane->exact, count, 1, sizeof(hl_pattern_row));
+    if (session->config->latent.n_top > 0)
+        take_pair(p, &lane->full, count, 1, sizeof(hl_pattern_row));
     take_pair(p, &lane->items, count, 3, sizeof(int64_t));
     if (p->is_near)
         session->device->rows.scores =
