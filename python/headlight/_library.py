@@ -205,6 +205,7 @@ SIGNATURES = {
     "hl_frontier_find": (s.Status, [_ref(_ref(s.Frontier)), _handle, _handle, _handle, _handle,
                                     _ref(s.BudgetOptions)]),
     "hl_frontier_free": (None, [_ref(s.Frontier)]),
+    "hl_repair_check": (s.Status, [_handle]),
     "hl_prune_write": (s.Status, [_handle, _handle, _handle, _handle, s.Text]),
     "hl_figure_name": (s.Text, [s.Size]),
     "hl_draw": (s.Status, [_handle, s.Text, s.Text, _ref(s.DrawOptions)]),
