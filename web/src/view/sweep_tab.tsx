@@ -53,7 +53,7 @@ export function CostPanel({ sweep }: { sweep: RawSweep }) {
                         yLabel="loss (nats per token)"
                         xTicks={(ratio) => `${Math.round(100 * ratio)}%`}
                     />
-                    <Legend lines={lines} />
+                    <Legend lines={[...lines].sort((a, b) => placeOf(a) - placeOf(b))} />
                 </>
             ) : (
                 <Nothing title="This sweep has no points" />
@@ -63,6 +63,10 @@ export function CostPanel({ sweep }: { sweep: RawSweep }) {
 }
 
 const COLORED = 4;
+const THIN = 0.75;
+
+/* In the legend: orders in color, random orders, the others. */
+const placeOf = ({ dash, width }: Line) => (width === THIN ? 2 : dash ? 1 : 0);
 
 /* One line per order; random orders are a band around their median.  The orders that cost least have
  * colors, the best of them a wide line; more than five lines in color cannot be told apart, so the others
@@ -110,7 +114,7 @@ function curvesOf(tables: Record<string, Sheet>, colors: Colors): [number[], Lin
         const values = column(own, (row) => row.nll);
         if (i >= COLORED) {
             const label = others === 1 ? order : i === COLORED ? `${others} other orders` : "";
-            lines.unshift({ label, color: colors.grid, width: 1.25, values });
+            lines.unshift({ label, color: colors.bar, width: THIN, values });
             return;
         }
         lines.push({
