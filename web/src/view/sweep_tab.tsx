@@ -69,7 +69,7 @@ const THIN = 0.75;
 const placeOf = ({ dash, width }: Line) => (width === THIN ? 2 : dash ? 1 : 0);
 
 /* One line per order; random orders are a band around their median.  The orders that cost least have
- * colors, the best of them a wide line; more than five lines in color cannot be told apart, so the others
+ * colors, the best of them a wide line; nobody distinguishes more than five colors, so the others
  * are gray and share a name. */
 function curvesOf(tables: Record<string, Sheet>, colors: Colors): [number[], Line[]] {
     const points = (tables.points?.rows ?? []) as {
