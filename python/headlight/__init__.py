@@ -68,7 +68,8 @@ def __getattr__(name: str) -> Any:
 
 def backends() -> List[str]:
     """The names of the back ends that this CPU can run, the preferred one last."""
-    names, out = library().hl_backend_names(), []
+    out: List[str] = []
+    names = library().hl_backend_names()
     while names[len(out)] is not None:
         out.append(_text(names[len(out)]))
     return out

@@ -207,7 +207,7 @@ def _problem(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[fl
 def _check_options(caller: str, options: Dict[str, Any]) -> None:
     """Raises an error like Python's, which would name _problem() instead of the public function."""
     for name in options:
-        if name not in _problem.__kwdefaults__:
+        if name not in (_problem.__kwdefaults__ or {}):
             raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
 
 

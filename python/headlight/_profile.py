@@ -156,21 +156,21 @@ class Profile:
 
     @property
     def n_layers(self) -> int:
-        return self._get("hl_profile_n_layers")
+        return int(self._get("hl_profile_n_layers"))
 
     @property
     def n_heads(self) -> int:
         """The largest number of heads in any layer."""
-        return self._get("hl_profile_n_heads")
+        return int(self._get("hl_profile_n_heads"))
 
     @property
     def n_tokens(self) -> int:
-        return self._get("hl_profile_n_tokens")
+        return int(self._get("hl_profile_n_tokens"))
 
     @property
     def n_sequences(self) -> int:
         """The number of measured sequences."""
-        return self._get("hl_profile_all_sequences")
+        return int(self._get("hl_profile_all_sequences"))
 
     @property
     def layer_names(self) -> List[str]:
@@ -247,7 +247,7 @@ class Profile:
     @property
     def broken_losses(self) -> int:
         """The number of tokens whose loss is not finite."""
-        return self._get("hl_profile_broken_losses")
+        return int(self._get("hl_profile_broken_losses"))
 
     def histogram(self, name: str = "normalized") -> NamedArray:
         """(layer, head, bin) counts in 64 bins over [0, 1]: "normalized", "normalized_nosink" or
