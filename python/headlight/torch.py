@@ -289,9 +289,9 @@ def _statistics_backward(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor]
                  dropout, n_segments)
     given = dict(zip(names.split(","), grads))
     if _can_use_kernels(p) and set(given) <= set(_THREE) and key_bias is None:
-        found = core.attention_backward(
-            q, k, v, core.Attention(out=out, lse=lse, entropy=entropy),
-            **{f"grad_{name}": grad for name, grad in given.items()}, **_kernel_options(p))
+        upstream: Dict[str, Any] = {f"grad_{name}": grad for name, grad in given.items()}
+        found = core.attention_backward(q, k, v, core.Attention(out=out, lse=lse, entropy=entropy),
+                                        **upstream, **_kernel_options(p))
         total = {"q": found.dq, "k": found.dk, "v": found.dv, "sinks": found.dsinks,
                  "gates": found.dgates}
     else:

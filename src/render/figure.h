@@ -129,6 +129,10 @@ void hl_figure_bar_frame(hl_figure *figure, hl_box box, hl_map map);
 void hl_figure_bar_tick(hl_figure *figure, hl_box box, double share, const char *label);
 void hl_figure_bar_name(hl_figure *figure, hl_box box, double width, const char *name);
 
+/* The number of a layer or a head; where the axis is "Layer" and the profile has several sets of heads,
+ * the name of the layer, "E3". */
+const char *hl_figure_index_name(char room[HL_HEAD_NAME_BYTES], const hl_figure *figure,
+                                 int64_t index, const char *axis);
 /* Draws labels 0 ... n - 1 below (or left of) items that share the box' width (or its height, from
  * below) evenly; labels are thinned where they would touch. */
 void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const char *name);
