@@ -226,8 +226,8 @@ class Profile:
     previous = _Mean("previous", "(layer, head)")
     first = _Mean("first", "(layer, head) on the first key")
     entropy_nosink = _Mean("entropy_nosink", "(layer, head) entropy over the keys other than the first, nats")
-    fair = _Mean("normalized", "`normalized`, by its earlier name")
-    nosink = _Mean("entropy_nosink", "`entropy_nosink`, by its earlier name")
+    fair = property(lambda self: self.normalized, doc="`normalized`, by its earlier name")
+    nosink = property(lambda self: self.entropy_nosink, doc="`entropy_nosink`, by its earlier name")
 
     @property
     def broken(self) -> NamedArray:

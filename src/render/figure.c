@@ -378,7 +378,7 @@ double hl_figure_label_width(const hl_figure *figure, const hl_axis *axis)
 const char *hl_figure_index_name(char room[HL_HEAD_NAME_BYTES], const hl_figure *figure,
                                  int64_t index, const char *axis)
 {
-    const hl_profile *profile = figure->profile;
+    const hl_profile *profile = figure->profile != NULL ? figure->profile : figure->named;
 
     if (profile != NULL && strcmp(axis, "Layer") == 0 &&
         hl_profile_setting(profile, "layers") != NULL)

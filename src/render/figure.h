@@ -55,6 +55,7 @@ int64_t hl_label_every(double distance, double width);
 
 typedef struct hl_figure {
     const hl_profile      *profile; /* NULL: the figure shows something other than a profile */
+    const hl_profile      *named; /* with `profile` NULL, the one that names layers; may be NULL */
     const char            *default_title;
     const char            *key;     /* the definition in the caption, by its key; NULL: none */
     hl_draw_options        options; /* with defaults filled in */

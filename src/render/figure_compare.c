@@ -380,7 +380,7 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
     char         name[HL_HEAD_NAME_BYTES];
 
     snprintf(out, n_bytes, "%s %s%.3f",
-             hl_profile_head_name(name, p->f->figure->profile, across, p->f->n_heads - 1 - down),
+             hl_profile_head_name(name, p->f->sides[0].profile, across, p->f->n_heads - 1 - down),
              p->what, panel_value(p, across, down));
 }
 
@@ -675,6 +675,7 @@ hl_status hl_figure_comparison(hl_figure *figure, const hl_compared sides[2],
                          .n_heads  = hl_profile_n_heads(sides[0].profile) };
 
     HL_NEED(check_sides(sides));
+    figure->named = sides[0].profile;
     HL_NEED(read_values(&f));
     draw(&f);
     return HL_OK;
