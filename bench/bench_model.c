@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "gpt2_files.h"
+#include "kernels/linear.h"
 #include "llama_bench.h"
 #include "llama_files.h"
 #include "model_report.h"
@@ -286,14 +287,25 @@ done:
     return status;
 }
 
+/* The number of passes after which a lane runs as it does from then on. */
+static int warm_passes(const hl_model_lane *lane)
+{
+    bool repacks = lane->runner == HL_RUNNER_OURS && lane->kind != HL_WORK_DECODE;
+
+    return repacks ? HL_REPACK_AFTER + 1 : 1;
+}
+
 /* Maps the weights and touches all memory; llama-bench does this itself. */
 static hl_status warm_up(hl_model_result *result, bench_runners *runners)
 {
     hl_status status = HL_OK;
 
     for (int i = 0; i < result->n_lanes; i++) {
-        if (result->lanes[i].runner < HL_RUNNER_LLAMA && !result->lanes[i].gave_up)
-            HL_TRY(run_lane(&result->lanes[i], result, runners, false));
+        hl_model_lane *lane = &result->lanes[i];
+
+        for (int k = 0; k < warm_passes(lane) && lane->runner < HL_RUNNER_LLAMA && !lane->gave_up;
+             k++)
+            HL_TRY(run_lane(lane, result, runners, false));
     }
 
 done:

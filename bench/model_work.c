@@ -81,7 +81,8 @@ static hl_status open_session(hl_session **out, hl_model_work *work, const hl_mo
     hl_session_options options = { .n_ctx     = HL_WORK_CTX,
                                    .wants     = decodes ? HL_WANT_LAST_LOGITS : HL_WANT_HIDDEN,
                                    .n_threads = work->n_threads,
-                                   .math      = pass->math };
+                                   .math      = pass->math,
+                                   .repack    = !decodes };
 
     if (file == NULL)
         return hl_fail(HL_UNSUPPORTED, "%s: one file too many", pass->path);

@@ -91,7 +91,7 @@ static int64_t count_heads(const hl_model *model)
 }
 
 /* Returns the requested ranker, with AUTO resolved by the share of heads that are removed, and by whether
- * the others are repaired.  Ranking again is done without a repair, and not by the surgeon. */
+ * the others are repaired. */
 static hl_ranker ranker_of(const hl_model *model, const pruning *p)
 {
     const prune_request *request = p->request;
@@ -100,7 +100,6 @@ static hl_ranker ranker_of(const hl_model *model, const pruning *p)
     if (request->ranker != HL_RANKER_AUTO)
         return request->ranker;
     if (hl_repair_is_planned(&p->repair) && request->profile_path == NULL &&
-        request->n_steps == 0 && !request->reselect &&
         hl_ranker_default(model, true, 0.0) == HL_RANKER_GRADIENT)
         return HL_RANKER_SURGEON;
     if (ratio <= 0.0)
@@ -135,11 +134,13 @@ static hl_status rank(hl_ranking **out, pruning *p)
     hl_evidence_request  wanted  = evidence_request(request, p->ranker);
 
     if (request->n_steps > 0 || request->reselect)
-        return hl_reselect_from_texts(out, p->model, &wanted,
-                                      &(hl_reselect_options){ .choice  = choice_of(p),
-                                                              .n_steps = request->n_steps,
-                                                              .groups  = request->groups,
-                                                              .rank    = options });
+        return hl_reselect_from_texts(
+            out, p->model, &wanted,
+            &(hl_reselect_options){ .choice  = choice_of(p),
+                                    .n_steps = request->n_steps,
+                                    .groups  = request->groups,
+                                    .repair  = hl_repair_is_planned(&p->repair),
+                                    .rank    = options });
     if (request->texts.count > 0)
         HL_NEED(hl_evidence_from_texts(&p->evidence, p->model, &wanted));
     HL_NEED(hl_evidence_rank(out, &p->evidence, p->ranker, p->model, &options));
@@ -351,11 +352,12 @@ static const char help[] =
     "  gguf     a file for llama.cpp: smaller where llama.cpp can load that, else the\n"
     "           heads are zeroed.  Matrices keep their stored blocks; where a cut\n"
     "           goes through blocks they become Q8_0, and the output says so\n"
-    "  masked   a folder of the same shapes, with the heads zeroed: their columns of\n"
+    "  masked   a folder of the same shapes, or a copy of a GGUF file of any family,\n"
+    "           with the heads zeroed: their columns of\n"
     "           the output projections are zero.  Loads wherever the model does, and\n"
     "           saves nothing\n"
     "  auto     gguf if OUT ends in .gguf or the model is a file; else compact, or\n"
-    "           masked for a family that cannot be compacted\n"
+    "           masked for a family that has no other form\n"
     "\n"
     "--count 0 --as gguf converts a model without removing heads.\n"
     "\n"

@@ -240,7 +240,7 @@ static void spark_print(const double *values, int64_t n_values, int width, hl_de
 
 enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
 
-enum { HEADS, LAYERS, POSITIONS, EXTREMES, TYPES, SHAPE, N_TABLES };
+enum { HEADS, LAYERS, POSITIONS, EXTREMES, TYPES, SHAPE, INDEXER, N_TABLES };
 
 typedef struct screen {
     const hl_profile *profile;
@@ -259,8 +259,8 @@ static void screen_free(screen *s)
 
 static hl_status screen_fill(screen *s, const show_request *request)
 {
-    static const char *const names[N_TABLES] = { "heads",    "layers",     "positions",
-                                                 "extremes", "head-types", "shape" };
+    static const char *const names[N_TABLES] = { "heads",      "layers", "positions", "extremes",
+                                                 "head-types", "shape",  "indexer" };
     hl_analysis_options      options = { .seed = request->common.seed, .n_extremes = N_EXTREMES };
 
     s->profile = request->profile;
@@ -470,15 +470,18 @@ static void print_shape(const hl_sheet *shape)
 {
     int64_t row    = hl_cell_number(shape, 1, "range") >= 0.0 ? 1 : 0; /* normalized, or in nats */
     double  errors = hl_cell_number(shape, row, "later_errors");
-    char    text[256], sure[64] = "not tested: fewer than 4 windows";
+    double  third  = hl_cell_number(shape, row, "middle_third"); /* NaN: only two layers attend */
+    char    text[256], middle[32] = "", sure[64] = "not tested: fewer than 4 windows";
 
+    if (!isnan(third))
+        snprintf(middle, sizeof middle, "middle %.3f, ", third);
     if (!isnan(errors))
         snprintf(sure, sizeof sure, "%.1f standard errors", errors);
     snprintf(text, sizeof text,
-             "%s: first third %.3f, middle %.3f, last %.3f. Are later layers more specialized? %s "
+             "%s: first third %.3f, %slast %.3f. Are later layers more specialized? %s "
              "(%+.3f; %s)",
              hl_sheet_text(shape, row, hl_sheet_find(shape, "shape")),
-             hl_cell_number(shape, row, "first_third"), hl_cell_number(shape, row, "middle_third"),
+             hl_cell_number(shape, row, "first_third"), middle,
              hl_cell_number(shape, row, "last_third"),
              hl_sheet_text(shape, row, hl_sheet_find(shape, "later_specialized")),
              hl_cell_number(shape, row, "later_change"), sure);
@@ -567,6 +570,31 @@ static void print_kinds(const hl_sheet *types)
     printf("\n\n");
 }
 
+/* The mean of each layer, and the head with the least. */
+static void print_recall(const hl_sheet *table)
+{
+    int64_t n = hl_sheet_n_rows(table), least = 0;
+    double  sum = 0.0, count = 0.0;
+
+    if (n == 0)
+        return;
+    printf("indexer: share of the full softmax's mass on the keys it chose\n ");
+    for (int64_t row = 0; row < n; row++) {
+        double layer = hl_cell_number(table, row, "layer");
+
+        sum += hl_cell_number(table, row, "recall");
+        count++;
+        if (hl_cell_number(table, row, "recall") < hl_cell_number(table, least, "recall"))
+            least = row;
+        if (row + 1 < n && hl_cell_number(table, row + 1, "layer") == layer)
+            continue;
+        printf(" L%.0f %.3f", layer, sum / count);
+        sum = count = 0.0;
+    }
+    printf("; least: L%.0fH%.0f %.3f\n\n", hl_cell_number(table, least, "layer"),
+           hl_cell_number(table, least, "head"), hl_cell_number(table, least, "recall"));
+}
+
 /* ------------------------------------------------------------------ the screen */
 
 static bool has_numbers(const hl_sheet *table, const char *column)
@@ -603,6 +631,7 @@ static hl_status print_screen(const show_request *request)
     printf("\n");
     print_kinds(s.tables[TYPES]);
     print_extremes(&s, &colors);
+    print_recall(s.tables[INDEXER]);
     printf("diagnoses\n");
     hl_diagnoses_print_brief(s.diagnoses, &colors);
     return HL_OK;
@@ -614,8 +643,10 @@ static hl_status print_screen_json(const show_request *request)
     HL_HELD(json_decref) json_t *tables = json_object();
 
     HL_NEED(screen_fill(&s, request));
-    for (int i = 0; i < N_TABLES; i++)
-        HL_NEED(hl_set_sheet(tables, s.tables[i]));
+    for (int i = 0; i < N_TABLES; i++) {
+        if (i != INDEXER || hl_sheet_n_rows(s.tables[i]) > 0)
+            HL_NEED(hl_set_sheet(tables, s.tables[i]));
+    }
     hl_print_json(HL_OBJECT(HL_IS("profile", hl_value_name(request->path)),
                             HL_IS("tables", json_incref(tables)),
                             HL_IS("summary", hl_summary_json(s.summary)),

@@ -36,7 +36,8 @@ typedef enum verify_style {
 
 typedef struct verify_printer {
     verify_style       style;
-    size_t             n_cases;
+    size_t             n_cases; /* without chat templates */
+    size_t             n_templates;
     const char *const *backends; /* back ends in use, NULL-terminated */
     int                name_width;
 
@@ -44,6 +45,8 @@ typedef struct verify_printer {
     hl_colors colors;
     size_t    n_failed;
     size_t    n_unread;
+    size_t    n_chats; /* conversations of templates, and how many of them are equal */
+    size_t    n_equal;
     char      failed[200]; /* names of the first failed cases */
     json_t   *json;        /* array of the cases */
     hl_sheet *outputs;     /* for CSV */
@@ -245,12 +248,12 @@ static void print_json(const verify_printer *printer)
 
     for (const char *const *backend = printer->backends; *backend != NULL; backend++)
         json_array_append_new(backends, json_string(*backend));
-    hl_print_json(HL_OBJECT(HL_IS("passed", (bool)(printer->n_failed + printer->n_unread == 0)),
-                            HL_IS("n_cases", printer->n_cases),
-                            HL_IS("n_failed", printer->n_failed),
-                            HL_IS("n_unread", printer->n_unread), HL_IS("backends", backends),
-                            HL_IS("cases", json_incref(printer->json))),
-                  JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    hl_print_json(
+        HL_OBJECT(HL_IS("passed", (bool)(printer->n_failed + printer->n_unread == 0)),
+                  HL_IS("n_cases", printer->n_cases), HL_IS("n_templates", printer->n_templates),
+                  HL_IS("n_failed", printer->n_failed), HL_IS("n_unread", printer->n_unread),
+                  HL_IS("backends", backends), HL_IS("cases", json_incref(printer->json))),
+        JSON_INDENT(1) | JSON_REAL_PRECISION(6));
 }
 
 /* ----------------------------------------------------------------- the reports */
@@ -295,6 +298,33 @@ static void print_case(verify_printer *printer, const hl_verify_report *report)
     fflush(stdout);
 }
 
+/* A chat template is one line in every style of text. */
+static void print_chats(verify_printer *printer, const hl_verify_chats *chats)
+{
+    bool passed = chats->n_equal == chats->n_chats;
+
+    printer->n_chats += chats->n_chats;
+    printer->n_equal += chats->n_equal;
+    if (!passed)
+        note_failed(printer, chats->name);
+    if (printer->style == STYLE_JSON) {
+        json_array_append_new(
+            printer->json,
+            HL_OBJECT(HL_IS("case", hl_value_name(chats->name)), HL_IS("passed", passed),
+                      HL_IS("n_chats", chats->n_chats), HL_IS("n_equal", chats->n_equal),
+                      HL_IS("difference",
+                            chats->difference != NULL ? hl_value_name(chats->difference) : NULL)));
+        return;
+    }
+    if (printer->style == STYLE_SILENT && passed)
+        return;
+    printf("%-*s  %3zu of %zu conversations are equal   ", printer->name_width,
+           hl_shown(chats->name), chats->n_equal, chats->n_chats);
+    print_mark(printer, passed);
+    if (!passed)
+        printf("  %s\n", hl_shown(chats->difference));
+}
+
 /* Reports a case that could not be read or run, with hl_error_message(). */
 static void print_unread(verify_printer *printer, const char *path, hl_status status)
 {
@@ -314,13 +344,20 @@ static void print_summary(const verify_printer *printer)
 
     while (printer->backends[n_backends] != NULL)
         n_backends++;
-    printf("%s%zu case%s, %zu back end%s: %s", good ? colors->good : colors->bad, printer->n_cases,
-           printer->n_cases == 1 ? "" : "s", n_backends, n_backends == 1 ? "" : "s",
-           good ? "all within tolerance" : "");
-    if (printer->n_failed != 0)
+    if (printer->n_templates > 0)
+        printf("%s%zu chat template%s: %zu of %zu conversations are equal%s%s",
+               good ? colors->good : colors->bad, printer->n_templates,
+               printer->n_templates == 1 ? "" : "s", printer->n_equal, printer->n_chats,
+               colors->plain, printer->n_cases > 0 ? "\n" : "");
+    if (printer->n_cases > 0)
+        printf("%s%zu case%s, %zu back end%s: %s", good ? colors->good : colors->bad,
+               printer->n_cases, printer->n_cases == 1 ? "" : "s", n_backends,
+               n_backends == 1 ? "" : "s", good ? "all within tolerance" : "");
+    if (printer->n_failed != 0 && printer->n_cases > 0)
         printf("%zu over tolerance (%s)", printer->n_failed, hl_shown(printer->failed));
     if (printer->n_unread != 0)
-        printf("%s%zu could not be run", printer->n_failed != 0 ? ", " : "", printer->n_unread);
+        printf("%s%zu could not be run",
+               printer->n_failed != 0 || printer->n_cases == 0 ? ", " : "", printer->n_unread);
     printf("%s\n", colors->plain);
 }
 
@@ -395,12 +432,16 @@ static int parse_request(verify_request *request, int argc, char **argv)
     };
     const hl_usage usage = {
         .command   = "verify",
-        .arguments = "CASE.safetensors... | MODEL...",
+        .arguments = "CASE.safetensors... | NAME.json... | MODEL...",
         .text =
             "Runs golden cases on every back end that this CPU has, and prints the largest error\n"
             "of each output beside its tolerance.  A CASE is an attention case (forward and\n"
             "backward) or a file of quantized blocks, NAME.blocks beside NAME.values, which must\n"
             "match exactly.  Exit status 1 if an error exceeds its tolerance.\n"
+            "\n"
+            "NAME.json is an array of conversations with the texts that another program\n"
+            "rendered of them, and NAME.jinja beside it the chat template.  All texts must be\n"
+            "equal, or refused with the same error.\n"
             "\n"
             "A MODEL is a folder, a .gguf or a .bin.  Its tokens and expected outputs come from\n"
             "expected.safetensors in the folder, or from --expected.  Without either, the fused\n"
@@ -411,7 +452,8 @@ static int parse_request(verify_request *request, int argc, char **argv)
             "with the same heads disabled; else rows are compared as without a file.\n"
             "\n"
             "--write stores the outputs of --backend, or of the back end that would be chosen at\n"
-            "run time, under the case's own tensor names; it takes one case.",
+            "run time, under the case's own tensor names; it takes one case.  For NAME.json it\n"
+            "stores the rendered texts in the same form.",
         .options = options,
     };
 
@@ -430,6 +472,13 @@ static verify_style choose_style(const verify_request *request)
     if (request->common.quiet)
         return STYLE_SILENT;
     return request->verbose || request->cases.count <= MAX_TABLES ? STYLE_FULL : STYLE_COMPACT;
+}
+
+static bool is_chat(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 5 && strcmp(path + n - 5, ".json") == 0;
 }
 
 /* Returns the width of the column of names. */
@@ -476,6 +525,23 @@ static int verify_case(verify_printer *printer, const char *path, const hl_verif
     return code;
 }
 
+static int verify_chat(verify_printer *printer, const char *path, const char *write_path)
+{
+    hl_verify_chats *chats  = NULL;
+    hl_status        status = hl_verify_chat(&chats, path, write_path);
+
+    if (status != HL_OK) {
+        hl_complain("verify", "%s", hl_explain(status));
+        print_unread(printer, path, status);
+        return hl_exit_for(status);
+    }
+    int code = chats->n_equal == chats->n_chats ? HL_EXIT_OK : HL_EXIT_NO;
+    if (printer->style != STYLE_CSV)
+        print_chats(printer, chats);
+    hl_verify_chats_free(chats);
+    return code;
+}
+
 /* Selects the device for models, and the back end of the same name for attention cases. */
 static hl_status use_gpu(verify_request *request)
 {
@@ -515,13 +581,18 @@ int hl_command_verify(int argc, char **argv)
 
     if (printer.style == STYLE_CSV)
         HL_CALL("verify", new_outputs(&printer.outputs));
-    if (printer.style == STYLE_COMPACT)
+    for (int i = 0; i < request.cases.count; i++)
+        printer.n_templates += is_chat(request.cases.items[i]);
+    printer.n_cases -= printer.n_templates;
+    if (printer.style == STYLE_COMPACT && printer.n_cases > 0)
         print_compact_header(&printer);
     /* One bad file does not hide the others; the most serious status wins. */
     int worst = HL_EXIT_OK;
     for (int i = 0; i < request.cases.count; i++) {
-        int code = verify_case(&printer, request.cases.items[i], &options);
-        worst    = code > worst ? code : worst;
+        const char *path = request.cases.items[i];
+        int         code = is_chat(path) ? verify_chat(&printer, path, request.write_path)
+                                         : verify_case(&printer, path, &options);
+        worst            = code > worst ? code : worst;
     }
     hl_status status = print_end(&printer);
     json_decref(printer.json);

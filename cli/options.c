@@ -384,6 +384,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
     const char *color      = NULL;
     const char *math       = NULL;
     bool        help       = false;
+    bool        no_repack  = false;
     hl_option   shared[]   = {
             HL_FLAG("json", 0, &common->json, "print JSON instead of text"),
             HL_FLAG("quiet", 'q', &common->quiet, "print errors only"),
@@ -393,6 +394,8 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
                       "where to compute (cpu); cuda computes in bf16"),
             HL_CHOICE("math", 0, &math, "f32|bf16|int8",
                       "how the CPU multiplies weights (f32, which is exact)"),
+            HL_FLAG("no-repack", 0, &no_repack,
+                    "no copies of weights for faster products: less memory"),
             HL_TEXT("max-memory", 0, &max_memory, "SIZE",
                     "memory limit: 8G, 500M, none (all free memory)"),
             HL_CHOICE("color", 0, &color, "auto|always|never|256|truecolor",
@@ -423,6 +426,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
         return hl_options_refuse(usage, "--csv and --json cannot be combined");
     HL_PASS(use_device(usage, common));
     HL_PASS(use_math(usage, math));
+    hl_repack_allow(!no_repack);
     return limit_memory(usage, max_memory);
 }
 

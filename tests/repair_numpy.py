@@ -22,10 +22,12 @@ wanted, had = read("wanted", np.float32, n, d), read("had", np.float32, n, d)
 w0, w1 = read("w0", np.float32, d, k), read("w1", np.float32, d, k)
 b0, b1 = read("b0", np.float32, d), read("b1", np.float32, d)
 
-r = (wanted - had) / scale
+root = 1 / np.sqrt(np.mean(wanted * wanted, axis=1, keepdims=True))  # a norm reads the stream
+r = root * (wanted - had) / scale
+z = root * z
 ridge = 1e-3 * np.mean(np.sum(z * z, axis=0))
-if has_bias:  # a column of ones, without a ridge
-    z = np.hstack([z, np.ones((n, 1))])
+if has_bias:  # a column of ones times the rows' factors, without a ridge
+    z = np.hstack([z, root])
 penalty = ridge * np.eye(z.shape[1])
 if has_bias:
     penalty[-1, -1] = 0.0

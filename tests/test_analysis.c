@@ -528,7 +528,9 @@ static void test_all_tables(void **state)
             char *text[2] = { NULL, NULL };
             for (int time = 0; time < 2; time++) {
                 hl_sheet *table = table_of(profile, hl_analysis_name(n_names));
-                assert_true(hl_sheet_n_rows(table) > 0);
+                /* Only sparse models have an indexer. */
+                assert_true(hl_sheet_n_rows(table) > 0 ||
+                            strcmp(hl_analysis_name(n_names), "indexer") == 0);
                 assert_ok(hl_sheet_render(&text[time], table, (hl_sheet_format)format));
                 hl_sheet_free(table);
             }
@@ -538,7 +540,7 @@ static void test_all_tables(void **state)
         }
         assert_non_null(hl_analysis_summary(n_names));
     }
-    assert_int_equal(n_names, 14);
+    assert_int_equal(n_names, 15);
     hl_sheet *none = NULL;
     assert_fails(HL_BAD_ARGUMENT, "'nothing'", hl_analyze(&none, profile, "nothing", NULL));
     hl_profile_free(profile);

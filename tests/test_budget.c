@@ -6,7 +6,9 @@
 
 #include "headlight/budget.h"
 #include "headlight/eval.h"
+#include "kernels/gemm.h"
 #include "prune/gates.h"
+#include "prune/repair.h"
 #include "prune/write.h"
 
 #define LLAMA "tests/data/families/llama3" /* 3 layers of 4 heads, 2 to a KV head */
@@ -100,8 +102,29 @@ static void test_keep(void **state)
 
 /* ------------------------------------------------------------------ ranking again */
 
-/* The next head is the first, of those that are left, of a ranking of the model without the others. */
-static void test_reselect(void **state)
+/* Disables and repairs for the heads whose gates are 0; the repair is the caller's. */
+static hl_repair *repair_for(hl_model *model, const hl_corpus *corpus, const hl_gates *gates,
+                             const hl_window_options *windows)
+{
+    hl_repair *repair = NULL;
+    hl_head    heads[12];
+    int64_t    n = 0;
+
+    for (int64_t i = 0; i < 12; i++) {
+        if (gates->values[i] == 0.0f)
+            heads[n++] = (hl_head){ i / 4, i % 4 };
+    }
+    assert_ok(hl_model_set_gates(model, NULL));
+    assert_ok(hl_repair_heads(&repair, model, corpus, &(hl_head_list){ heads, n },
+                              &(hl_repair_options){ .windows = *windows, .n_threads = 1 }));
+    assert_ok(hl_model_set_repair(model, repair));
+    assert_ok(hl_model_set_gates(model, gates->values));
+    return repair;
+}
+
+/* The next head is the first, of those that are left, of a ranking of the model without the others,
+ * which may be repaired. */
+static void check_reselect(bool repaired)
 {
     const char         *folder  = new_folder();
     hl_model           *model   = open_model(LLAMA);
@@ -110,8 +133,8 @@ static void test_reselect(void **state)
     hl_gates           *gates   = NULL;
     int                 n_moved = 0;
     hl_reselect_options options = { .evidence = { .windows = { .n_ctx = 32 }, .n_threads = 1 },
-                                    .choice   = { .count = 5, .empty_layers = true } };
-    (void)state;
+                                    .choice   = { .count = 5, .empty_layers = true },
+                                    .repair   = repaired };
 
     assert_ok(hl_rank_reselected(&ranking, model, HL_RANKER_GNORM, NULL, corpus, &options));
     assert_int_equal(ranking->n_heads, 12);
@@ -119,13 +142,18 @@ static void test_reselect(void **state)
     for (int step = 0; step < 5; step++) {
         hl_evidence evidence = { 0 };
         int64_t     first    = 0;
+        hl_repair  *repair   = NULL;
 
         assert_ok(hl_model_set_gates(model, gates->values));
+        if (repaired && step > 0)
+            repair = repair_for(model, corpus, gates, &options.evidence.windows);
         hl_ranking_free(once);
         assert_ok(
             hl_evidence_take(&evidence, HL_RANKER_GNORM, model, NULL, corpus, &options.evidence));
         assert_ok(hl_evidence_rank(&once, &evidence, HL_RANKER_GNORM, model, NULL));
         hl_evidence_free(&evidence);
+        assert_ok(hl_model_set_repair(model, NULL));
+        hl_repair_free(repair);
         while (gates->values[once->heads[first].layer * 4 + once->heads[first].head] == 0.0f)
             first++;
         assert_memory_equal(&ranking->heads[step], &once->heads[first], sizeof *once->heads);
@@ -142,11 +170,20 @@ static void test_reselect(void **state)
     assert_fails(HL_BAD_ARGUMENT, "weight looks at no text",
                  hl_rank_reselected(&once, model, HL_RANKER_WEIGHT, NULL, corpus, &options));
     assert_null(once);
+    assert_null(model->replaced); /* the model is what it was */
     hl_gates_free(gates);
     hl_ranking_free(ranking);
     hl_corpus_close(corpus);
     hl_model_close(model);
     remove_folder(folder);
+}
+
+static void test_reselect(void **state)
+{
+    (void)state;
+    check_reselect(false);
+    if (hl_lapack_check() == HL_OK)
+        check_reselect(true);
 }
 
 /* ----------------------------------------------------------------------- sizes */

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "kernels/gemm.h"
 #include "kernels/int8.h"
@@ -291,6 +292,52 @@ static void products_of_bf16(void **state)
     }
 }
 
+/* A product of many rows has the same bytes from a copy of the weights, in every mode, and the copy is
+ * made only after some products. */
+static void a_copy_changes_nothing(void **state)
+{
+    static const hl_dtype types[] = { HL_DTYPE_F32,  HL_DTYPE_F16,  HL_DTYPE_BF16, HL_DTYPE_Q8_0,
+                                      HL_DTYPE_Q4_0, HL_DTYPE_Q4_K, HL_DTYPE_Q6_K, HL_DTYPE_Q2_K };
+    int                   n_made  = 0;
+    (void)state;
+
+    for (int i = 0; i < 8 * 3 * 2; i++) {
+        hl_matrix   matrix = plain(types[i % 8], 290, i % 8 < 3 ? 67 : 256);
+        hl_repacked copy   = { 0 };
+        int64_t     n_strips;
+
+        matrix.transposed = i / 24 == 1 && i % 8 < 3;
+        problem p         = make_problem(matrix, 9 + i, 5);
+        p.math            = (hl_math)(HL_MATH_F32 + i / 8 % 3);
+        int64_t n_floats  = hl_repacked_floats(&n_strips, &copy.math, &p.matrix, p.math);
+        size_t  n_bytes   = (size_t)(2 * p.rows.batch_rows * p.rows.out_stride) * sizeof(float);
+        if (n_floats == 0 || hl_math_check(p.math) != HL_OK) {
+            free_problem(&p);
+            continue;
+        }
+        run(&p, 1 + i % 3);
+        float *wanted = malloc(n_bytes);
+        assert_non_null(wanted);
+        memcpy(wanted, p.rows.out, n_bytes);
+        assert_int_equal(n_strips, 7);
+        assert_ok(HL_ALLOC(&copy.room, (size_t)n_floats));
+        assert_ok(HL_ALLOC(&copy.strips, (size_t)n_strips));
+        p.matrix.repacked = &copy;
+        for (int round = 0; round < HL_REPACK_AFTER + 2; round++) {
+            assert_true(copy.is_made == (round > HL_REPACK_AFTER));
+            run(&p, 1 + round % 3);
+            assert_memory_equal(p.rows.out, wanted, n_bytes);
+        }
+        n_made++;
+        hl_free(copy.room);
+        hl_free(copy.strips);
+        free(wanted);
+        free_problem(&p);
+    }
+    if (n_made == 0)
+        skip();
+}
+
 /* Several products of one x in one call have the same bits as single ones. */
 static void products_together(void **state)
 {
@@ -423,6 +470,7 @@ int main(void)
         cmocka_unit_test(rows_do_not_depend_on_company),
         cmocka_unit_test(products_of_bf16),
         cmocka_unit_test(activations_of_8_bits),
+        cmocka_unit_test(a_copy_changes_nothing),
         cmocka_unit_test(products_together),
         cmocka_unit_test(mxfp4_in_two_tensors),
         cmocka_unit_test(both_products_agree),

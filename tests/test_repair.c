@@ -585,6 +585,44 @@ static void devices_agree(void **state)
     }
 }
 
+/* A device walks all windows at once, the CPU one after the other: 4 of 32 tokens and one of 22. */
+static void devices_score_alike(void **state)
+{
+    (void)state;
+    no_lapack_skips();
+    for (int m = 0; m < 2; m++) {
+        hl_model      *model    = open_model(m == 0 ? LLAMA : NEOX);
+        choice         c        = { 0 };
+        const char    *folder   = new_folder();
+        hl_corpus     *corpus   = open_ids(model, folder, 150);
+        hl_evaluation *found[2] = { NULL };
+
+        choose_ragged(&c, model);
+        hl_head_list lists[] = { c.list, c.list };
+        bool         means[] = { false, true };
+        for (int i = 0; i < 2; i++) {
+            assert_ok(hl_model_set_device(model, i == 0 ? "cpu" : "host"));
+            assert_ok(hl_evaluate_cases(
+                &found[i], model, corpus, corpus, lists, means, 2,
+                &(hl_repair_options){ .windows = windows, .n_threads = 1, .ridge = 1e-3 },
+                &windows));
+        }
+        assert_int_equal(found[0]->n_windows, 5);
+        for (int64_t i = 0; i < 2 * 5; i++) {
+            const hl_scores *a = &found[0]->scores[i], *b = &found[1]->scores[i];
+
+            if (!(fabs(a->nll - b->nll) <= 1e-4 * a->nll && fabs(a->kl - b->kl) <= 1e-2 * a->kl))
+                fail_msg("%s, row %d: %.9f and %.9f, divergence %.9f and %.9f", model->path, (int)i,
+                         a->nll, b->nll, a->kl, b->kl);
+        }
+        hl_evaluation_free(found[0]);
+        hl_evaluation_free(found[1]);
+        hl_corpus_close(corpus);
+        hl_model_close(model);
+        remove_folder(folder);
+    }
+}
+
 /* ------------------------------------------------------------------------- written */
 
 static void check_written(const char *from, hl_prune_form form)
@@ -927,6 +965,7 @@ int main(void)
         cmocka_unit_test(cases_are_as_alone),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(devices_agree),
+        cmocka_unit_test(devices_score_alike),
         cmocka_unit_test(repaired_models_are_written),
         cmocka_unit_test(half_the_loss_is_left),
         cmocka_unit_test(half_the_loss_is_left_for_other_books),

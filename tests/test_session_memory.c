@@ -169,6 +169,42 @@ static void measured_is_allocated(void **state)
     }
 }
 
+/* Copies of weights count as memory of the session.  They are left out where they are not allowed, and
+ * before a session is refused by a limit. */
+static void copies_of_weights_are_counted(void **state)
+{
+    hl_model          *model   = open_model("models/demo");
+    hl_session_options options = { .n_ctx = 64, .n_threads = 1 };
+    hl_session        *session = NULL;
+    hl_session_memory  without, with;
+    (void)state;
+
+    assert_ok(hl_session_measure(&without, model, &options));
+    options.repack = true;
+    assert_ok(hl_session_measure(&with, model, &options));
+    /* Only AVX-512 has strips.  models/demo is f16, and its copy f32. */
+    if (strcmp(hl_backend_name(), "avx512") == 0)
+        assert_true(with.work_bytes > without.work_bytes + hl_model_get_info(model)->tensor_bytes);
+    else
+        assert_true(with.work_bytes >= without.work_bytes);
+    assert_ok(hl_session_open(&session, model, &options));
+    assert_int_equal(hl_session_bytes(session, NULL), with.cache_bytes + with.work_bytes);
+    hl_session_close(session);
+
+    hl_memory_limit(hl_memory_held() + hl_model_get_info(model)->tensor_bytes +
+                    without.cache_bytes + without.work_bytes);
+    assert_ok(hl_session_open(&session, model, &options));
+    assert_int_equal(hl_session_bytes(session, NULL), without.cache_bytes + without.work_bytes);
+    hl_session_close(session);
+    hl_memory_limit(0);
+
+    hl_repack_allow(false);
+    assert_ok(hl_session_measure(&with, model, &options));
+    assert_int_equal(with.work_bytes, without.work_bytes);
+    hl_repack_allow(true);
+    hl_model_close(model);
+}
+
 /* ------------------------------------------------------------------ long contexts */
 
 static void a_large_model_reads_32768_tokens_in_under_1_gib(void **state)
@@ -266,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_feed_of_32768_tokens_takes_what_was_said),
         cmocka_unit_test(a_large_model_reads_32768_tokens_in_under_1_gib),
         cmocka_unit_test(measured_is_allocated),
+        cmocka_unit_test(copies_of_weights_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

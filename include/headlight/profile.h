@@ -165,7 +165,10 @@ HL_API double hl_profile_probe(const hl_profile *profile, int64_t layer, int64_t
 /* Returns the mean output norm of the head relative to the layer's mean; NaN if not measured. */
 HL_API double hl_profile_output_norm(const hl_profile *profile, int64_t layer, int64_t head);
 /* Returns the mean of 1 - cos(in, out) of the block; NaN if not measured. */
-HL_API double hl_profile_block_influence(const hl_profile *profile, int64_t layer);
+/* Sparse attention (DeepSeek-V3.2): the share of the full softmax's mass that lies on the keys which the
+ * indexer chose, in sampled rows that see more keys than it chooses.  Count 0: there is no indexer. */
+HL_API hl_moments hl_profile_recall(const hl_profile *profile, int64_t layer, int64_t head);
+HL_API double     hl_profile_block_influence(const hl_profile *profile, int64_t layer);
 /* Returns the negative log-likelihood, nats per token; count 0 if not measured.  If there are
  * broken losses, all fields except the count are NaN. */
 HL_API hl_moments hl_profile_nll(const hl_profile *profile);

@@ -313,7 +313,8 @@ HL_API hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking
  *
  *     min |Z W - Y|^2 + lambda |W - W0|^2,    lambda = ridge * mean diagonal of Z'Z,
  *
- * in double.  An output bias is solved for too where the model has one.  All layers from the first that
+ * in double, where the rows of Z and Y, one per token, are divided by the root mean square of the
+ * original's stream of that token: a norm reads the stream, so errors matter relative to it.  An output bias is solved for too where the model has one.  All layers from the first that
  * loses a head on are solved.  It costs two passes over the text without the output head, and the
  * solves; each layer's weights are rounded to the type that they are stored in before the next is
  * solved, which then makes up for it. */
@@ -341,15 +342,16 @@ typedef struct hl_repair_layer {
     int64_t  n_kept;     /* heads */
     int64_t  n_unknowns; /* per output: n_kept * d_head, and a bias.  The text should have more
                           * tokens than this; the ridge keeps the solution defined if it has not */
-    double   before;     /* mean over tokens of |stream - the original's|^2 behind the attention */
-    double   after;  /* mean over tokens of |stream - the original's|^2 with the weights written */
-    hl_dtype stored; /* type of the output projection */
-    hl_dtype dtype;  /* that the new one is written in: the first of `first`, F16 and F32 that
+    double   before;     /* mean over tokens of |stream - the original's|^2 / |the original's|^2
+                          * behind the attention */
+    double   after;      /* that mean with the weights that are written */
+    hl_dtype stored;     /* type of the output projection */
+    hl_dtype dtype;      /* that the new one is written in: the first of `first`, F16 and F32 that
                           * loses at most a tenth of what is gained */
-    hl_dtype first;  /* `stored`, or Q8_0 or F16 for blocks that values cannot be turned back
+    hl_dtype first;      /* `stored`, or Q8_0 or F16 for blocks that values cannot be turned back
                           * into */
-    double   ridge;  /* that was used */
-    double   rounding; /* share of the gain that `dtype` loses, and `first` */
+    double   ridge;      /* that was used */
+    double   rounding;   /* share of the gain that `dtype` loses, and `first` */
     double   first_rounding;
 } hl_repair_layer;
 

@@ -81,6 +81,9 @@ typedef enum hl_math {
 HL_API hl_status hl_math_select(hl_math math);
 /* "f32", "bf16" or "int8". */
 HL_API const char *hl_math_name(hl_math math);
+/* Whether sessions with hl_session_options.repack may copy weights (true).  The program's --no-repack
+ * says no. */
+HL_API void hl_repack_allow(bool allowed);
 
 /* Rates of some threads. */
 typedef struct hl_machine_rates {
@@ -136,6 +139,11 @@ typedef struct hl_session_options {
      * the session runs: n_ctx rows of every sequence, by position.  hl_feed.first_layer can then
      * be one of these layers without hl_feed.stream.  0: none are kept. */
     int64_t stream_every;
+    /* For sessions of many long feeds on the CPU: weights are copied in the order in which long texts
+     * are multiplied, after a few feeds, instead of being packed in each.  The copies count as
+     * work_bytes; together they take at most an eighth of the machine's memory, and less where
+     * hl_memory_limit leaves less. */
+    bool repack;
 } hl_session_options;
 
 /* Rows of one layer.  All pointers are borrowed and valid during the callback; NULL where not

@@ -133,12 +133,15 @@ typedef struct hl_reselect_options {
     hl_choice           choice;  /* the number of heads to disable, and those that may be */
     int64_t             n_steps; /* 0: after each head, or group */
     bool                groups;  /* as hl_ranking_group */
-    hl_rank_options     rank;
+    bool            repair; /* rank the others in the model as it is repaired for those removed so
+                                  * far (hl_repair_heads) */
+    hl_rank_options rank;
 } hl_reselect_options;
 
 /* The heads of the choice first, in the order in which they went, each with the score that it had
  * then; the others by the last ranking.  The model's gates are set on the way, and all 1 afterwards.
- * HL_BAD_ARGUMENT for a ranker that looks at no text: it has nothing to look at again. */
+ * HL_BAD_ARGUMENT for a ranker that looks at no text: it has nothing to look at again.  With a repair
+ * also as hl_repair_check. */
 HL_API hl_status hl_rank_reselected(hl_ranking **out, hl_model *model, hl_ranker ranker,
                                     const hl_tokenizer *tokenizer, const hl_corpus *corpus,
                                     const hl_reselect_options *options);

@@ -168,6 +168,7 @@ typedef enum hl_chat_role {
     HL_ROLE_SYSTEM,
     HL_ROLE_USER,
     HL_ROLE_ASSISTANT,
+    HL_ROLE_TOOL, /* results of tools */
 } hl_chat_role;
 
 typedef struct hl_chat_message {

@@ -66,6 +66,26 @@ HL_API hl_status hl_verify(hl_verify_report **out, const char *path,
                            const hl_verify_options *options);
 HL_API void      hl_verify_report_free(hl_verify_report *report);
 
+/* Chat templates: NAME.json beside NAME.jinja is an array of conversations with what another program
+ * rendered:
+ *
+ *     {"messages": [...], "add_generation_prompt": true, "options": {"tools": [...], ...},
+ *      "text": "..."}        or "error": "TypeError: ..." where it refused
+ *
+ * bos_token is "<s>", eos_token "</s>", and the time 2026-07-14 09:30. */
+typedef struct hl_verify_chats {
+    char  *name; /* the file's name without its extension */
+    size_t n_chats;
+    size_t n_equal;    /* with the same text to the byte, or the same error */
+    size_t first;      /* the first that differs; n_chats if none does */
+    char  *difference; /* of that one: both texts from where they part; NULL: none */
+} hl_verify_chats;
+
+/* Renders the conversations of NAME.json with NAME.jinja.  With write_path, what was rendered is
+ * stored there in the form of NAME.json. */
+HL_API hl_status hl_verify_chat(hl_verify_chats **out, const char *path, const char *write_path);
+HL_API void      hl_verify_chats_free(hl_verify_chats *chats);
+
 #ifdef __cplusplus
 }
 #endif

@@ -138,6 +138,7 @@ class Frontier:
     n_windows: int
     context: int
     all_went: bool  # the limits ended it, not the budget
+    repaired: bool  # measured of models whose output projections are solved again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -461,7 +462,7 @@ class Model:
                  token_ids: Any = None, until_loss: float = 0.0, until_kl: float = 0.0,
                  until_bytes: int = 0, rankers: Sequence[str] = (), keep: Off = (),
                  per_layer_max: int = 0, empty_layers: bool = False, groups: bool = False,
-                 repair: bool = False, context: int = 0, max_tokens: int = 8192, seed: int = 0,
+                 repair: Optional[bool] = None, context: int = 0, max_tokens: int = 8192, seed: int = 0,
                  n_threads: int = 0, special: str = "window",
                  out: Optional[Path] = None) -> Frontier:
         """How many heads can go within a budget, and which (hl_frontier_find).
@@ -473,7 +474,11 @@ class Model:
         per token, by the upper end of the 95% interval; until_bytes: of tensors; none: a loss of
         0.05.  rankers: () for the three that cost least in our sweeps.  keep: heads, layers and types of
         heads that stay, "L0,L5H1,induction".  repair: measure models whose output projections
-        are solved again, as `headlight prune` writes them, and not with the heads disabled.  out: where it would be written, for the size."""
+        are solved again, as `headlight prune` writes them, and not with the heads disabled; None:
+        where the model can be repaired, as the command does.  out: where it would be written, for
+        the size."""
+        if repair is None:
+            repair = library().hl_repair_check(self._model.pointer) == 0
         names = keep if isinstance(keep, str) else ",".join(keep)
         numbers = (c.c_int * max(1, len(rankers)))()
         for i, name in enumerate(rankers):
@@ -544,7 +549,8 @@ def _read_frontier(found: s.Frontier) -> Frontier:
     listed = found.heads.contents
     heads = [f"L{head.layer}H{head.head}" for head in listed.heads[:listed.n_heads]]
     return Frontier(points, points[found.recommended], heads, found.nll, found.tensor_bytes,
-                    found.n_scored, found.n_windows, found.n_ctx, found.all_went)
+                    found.n_scored, found.n_windows, found.n_ctx, found.all_went,
+                    found.budget.repair)
 
 
 class _Writer:

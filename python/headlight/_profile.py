@@ -241,6 +241,11 @@ class Profile:
         return self._per_head("output_norm", lambda *at: self._get("hl_profile_output_norm", *at))
 
     @property
+    def recall(self) -> NamedArray:
+        """(layer, head) share of the full softmax's mass on the keys that an indexer chose (sparse attention); NaN without one."""
+        return self._per_head("recall", lambda *at: self._get("hl_profile_recall", *at).mean)
+
+    @property
     def block_influence(self) -> NamedArray:
         """(layer) mean of 1 - cos(in, out) of the block."""
         values = [self._get("hl_profile_block_influence", layer) for layer in range(self.n_layers)]

@@ -619,6 +619,34 @@ static hl_status fill_clusters(hl_sheet *table, const hl_profile *profile,
     return HL_OK;
 }
 
+/* ------------------------------------------------------------------ indexer */
+
+static const char recall_columns[] = "layer:i head:i rows:i recall:4 recall_sd:4";
+
+static hl_status fill_recall(hl_sheet *table, const hl_profile *profile,
+                             const hl_analysis_options *options)
+{
+    double  sum = 0.0, least = NAN;
+    int64_t n = 0;
+
+    (void)options;
+    HL_EACH_HEAD(profile, layer, head)
+    {
+        hl_moments recall = hl_profile_recall(profile, layer, head);
+
+        if (recall.count == 0)
+            continue;
+        hl_sheet_put_ints(table, layer, head, recall.count);
+        hl_sheet_put_reals(table, recall.mean, sqrt(fmax(recall.variance, 0.0)));
+        sum += recall.mean;
+        n++;
+        least = fmin(least, recall.mean);
+    }
+    hl_sheet_fact_real(table, "mean", n > 0 ? sum / (double)n : NAN);
+    hl_sheet_fact_real(table, "least", least);
+    return HL_OK;
+}
+
 /* ----------------------------------------------------------------- the list */
 
 static const struct {
@@ -657,6 +685,9 @@ static const struct {
       lookback_columns, fill_lookback },
     { "head-types", "type of each head, and the rule that gave it",
       "Type of each head: the first rule that holds", kind_columns, fill_head_types },
+    { "indexer", "sparse attention: mass of the full softmax on the keys that were chosen",
+      "Recall of the indexer: share of the full softmax's mass on the keys it chose",
+      recall_columns, fill_recall },
     { "clusters", "groups of heads that behave alike, and how stable they are",
       "Heads that behave alike: by position, token type and pattern", cluster_columns,
       fill_clusters },

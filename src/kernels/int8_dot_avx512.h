@@ -20,7 +20,7 @@ enum {
     WIDE_PART  = 4096, /* columns that are multiplied at a time, with x in order */
     WIDE_HALF  = 128,  /* values of two vectors */
     WIDE_BLOCK = 256,
-    WIDE_AHEAD = 4096, /* bytes that are read ahead */
+    WIDE_AHEAD = 8192, /* bytes that are read ahead */
 };
 
 /* A part of a row of x.  Each 128 values have two vectors of bytes, and a vector of starts; the

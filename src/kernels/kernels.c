@@ -177,6 +177,18 @@ const char *hl_math_name(hl_math math)
     return math < HL_MATH_COUNT ? math_names[math] : "";
 }
 
+static _Atomic(bool) repack_refused;
+
+void hl_repack_allow(bool allowed)
+{
+    atomic_store_explicit(&repack_refused, !allowed, memory_order_relaxed);
+}
+
+bool hl_repack_is_allowed(void)
+{
+    return !atomic_load_explicit(&repack_refused, memory_order_relaxed);
+}
+
 /* --------------------------------------------------------------- devices */
 
 static const hl_device_ops *_Atomic offered; /* a device that a test offers, or NULL */

@@ -52,4 +52,7 @@ hl_status hl_math_check(hl_math math);
 /* The mode of sessions that do not name one.  Fails if HEADLIGHT_MATH is not a mode. */
 hl_status hl_math_selected(hl_math *out);
 
+/* What hl_repack_allow said last. */
+bool hl_repack_is_allowed(void);
+
 #endif

@@ -44,11 +44,22 @@ static int64_t panel_rows(const hl_matrix *matrix)
 
 int64_t hl_linear_scratch(const hl_matrix *matrix)
 {
-    int64_t panel = (panel_rows(matrix) + 1) * matrix->n_columns;
-    int64_t strip =
-        HL_STRIP * matrix->n_columns + LINE_FLOATS + hl_packed_floats(matrix->n_columns);
+    const hl_kernels *kernels = NULL;
+    int64_t           panel   = (panel_rows(matrix) + 1) * matrix->n_columns;
+    int64_t           strip =
+        (HL_STRIP + 1) * matrix->n_columns + LINE_FLOATS + hl_packed_floats(matrix->n_columns);
+    bool is_packed = hl_kernels_current(&kernels) == HL_OK && kernels->packed != NULL;
 
-    return panel > strip ? panel : strip;
+    return is_packed || strip > panel ? strip : panel;
+}
+
+/* Rows per panel where scratch was made for strips and another back end has been selected since. */
+static int64_t panel_rows_in(const hl_linear_pool *pool, const hl_matrix *matrix)
+{
+    int64_t most = pool->thread_floats / matrix->n_columns - 1;
+    int64_t rows = panel_rows(matrix);
+
+    return rows < most ? rows : most;
 }
 
 /* -------------------------------------------------------------------- panels */
@@ -201,29 +212,31 @@ static void find_rows(const void **w, const hl_matrix *matrix, int64_t row, int6
 
 /* -------------------------------------------------------------------- strips */
 
-/* The mode of long sequences with this matrix. */
-static hl_math strip_math(const linear_task *task)
+/* The mode of long sequences with this matrix, where `wanted` is asked for. */
+static hl_math long_math(const hl_kernels *kernels, const hl_matrix *matrix, hl_math wanted)
 {
-    const hl_matrix *matrix = task->matrix;
+    const hl_packed *packed = kernels->packed;
 
-    if (task->low == NULL)
+    if (wanted <= HL_MATH_F32 || !packed->has(wanted))
         return HL_MATH_F32;
-    if (!task->kernels->packed->has(task->low->math) ||
-        (task->low->math == HL_MATH_INT8 &&
-         (matrix->scales != NULL || !task->kernels->packed->has_type(matrix->dtype))))
+    if (wanted == HL_MATH_INT8 && (matrix->scales != NULL || !packed->has_type(matrix->dtype)))
         return HL_MATH_F32;
-    return task->low->math;
+    return wanted;
 }
 
-/* Packs rows [begin, end) of W, at most HL_STRIP, behind room for them as floats. */
-static hl_status pack_strip(hl_strip *out, const linear_task *task, const panel *p)
+static hl_math strip_math(const linear_task *task)
+{
+    return long_math(task->kernels, task->matrix,
+                     task->low != NULL ? task->low->math : HL_MATH_F32);
+}
+
+/* Packs rows [begin, end) of W, at most HL_STRIP, at `room`; their floats pass through scratch. */
+static hl_status pack_strip(hl_strip *out, float *room, const linear_task *task, const panel *p)
 {
     const hl_matrix *matrix = task->matrix;
     const hl_packed *packed = task->kernels->packed;
     int64_t          k = matrix->n_columns, n = p->end - p->begin;
     hl_math          math   = strip_math(task);
-    uintptr_t        end    = (uintptr_t)(p->scratch + HL_STRIP * k);
-    float           *room   = p->scratch + HL_STRIP * k + (64 - end % 64) % 64 / sizeof(float);
     const float     *values = p->scratch;
     int64_t          stride = matrix->transposed ? n : k;
 
@@ -245,6 +258,21 @@ static hl_status pack_strip(hl_strip *out, const linear_task *task, const panel 
     }
     (matrix->transposed ? packed->columns : packed->rows)(out, room, values, stride, n, k, math);
     return HL_OK;
+}
+
+/* Takes a strip of the copy, or packs it behind the room for its floats in scratch. */
+static hl_status get_strip(hl_strip *out, const linear_task *task, const panel *p)
+{
+    const hl_repacked *copy = task->matrix->repacked;
+    int64_t            k    = task->matrix->n_columns;
+    uintptr_t          end  = (uintptr_t)(p->scratch + HL_STRIP * k);
+    float             *room = p->scratch + HL_STRIP * k + (64 - end % 64) % 64 / sizeof(float);
+
+    if (copy != NULL && copy->is_made && copy->math == strip_math(task)) {
+        *out = copy->strips[p->begin / HL_STRIP];
+        return HL_OK;
+    }
+    return pack_strip(out, room, task, p);
 }
 
 static void multiply_strip(const linear_task *task, int64_t begin, row_range range,
@@ -275,17 +303,53 @@ static bool takes_dot_int8(const linear_task *task)
            task->kernels->int8_dot != NULL && hl_int8_has(task->matrix->dtype);
 }
 
+/* Puts n products, which are in the order of the stored rows, in the order of W's rows. */
+static void order_pairs(float *out, int64_t n, int64_t pairs)
+{
+    float head[FEW_PANEL];
+
+    for (float *end = out + n; out < end; out += pairs) {
+        memcpy(head, out, (size_t)pairs * sizeof *head);
+        for (int64_t i = 0; i < pairs / 2; i++) {
+            out[i]             = head[2 * i];
+            out[pairs / 2 + i] = head[2 * i + 1];
+        }
+    }
+}
+
+/* Whether the rows of a panel are whole heads whose rotary pairs are stored side by side.  They are
+ * then read as they are stored: memory is faster in order. */
+static bool has_whole_pairs(const hl_matrix *matrix, const panel *p)
+{
+    int64_t pairs = matrix->pairs;
+
+    return pairs > 1 && pairs % 2 == 0 && pairs <= FEW_PANEL && p->begin % pairs == 0 &&
+           (p->end - p->begin) % pairs == 0;
+}
+
 static void dot_stored(const linear_task *task, const panel *p, row_range range)
 {
-    for (int64_t row = p->begin; row < p->end; row += FEW_PANEL) {
-        int64_t     n = p->end - row < FEW_PANEL ? p->end - row : FEW_PANEL;
+    const hl_linear_rows *rows   = task->rows;
+    hl_matrix             stored = *task->matrix;
+    int64_t               step   = FEW_PANEL;
+    bool                  orders = has_whole_pairs(&stored, p);
+
+    if (orders) {
+        step         = FEW_PANEL / stored.pairs * stored.pairs;
+        stored.pairs = 0;
+    }
+    for (int64_t row = p->begin; row < p->end; row += step) {
+        int64_t     n = p->end - row < step ? p->end - row : step;
         const void *w[FEW_PANEL];
 
-        find_rows(w, task->matrix, row, n);
+        find_rows(w, &stored, row, n);
         if (takes_dot_int8(task))
             dot_int8(task, range, row, n, w);
         else
-            dot_rows(task, range, row, n, w, task->matrix->dtype);
+            dot_rows(task, range, row, n, w, stored.dtype);
+        for (int64_t i = 0; i < range.n && orders; i++)
+            order_pairs(rows->out + (range.first + i) * rows->out_stride + row, n,
+                        task->matrix->pairs);
     }
 }
 
@@ -404,7 +468,7 @@ static hl_status run_strips(const linear_task *task, const panel *p, int64_t blo
     for (int64_t begin = p->begin; begin < p->end; begin += HL_STRIP) {
         part.begin = begin;
         part.end   = p->end - begin < HL_STRIP ? p->end : begin + HL_STRIP;
-        HL_NEED(pack_strip(&strip, task, &part));
+        HL_NEED(get_strip(&strip, task, &part));
         strip.bias = task->bias != NULL ? task->bias + part.begin : NULL;
         run_many(task, &part, block, &strip);
     }
@@ -465,9 +529,10 @@ static int64_t few_share(const hl_matrix *matrix, int n_threads)
 {
     int64_t most  = FEW_BYTES / ((int64_t)hl_matrix_bytes(matrix, matrix->n_columns) + 1);
     int64_t share = matrix->n_rows / (SHARES_EACH * n_threads);
+    int64_t step  = matrix->pairs > FEW_STEP ? matrix->pairs : FEW_STEP; /* whole heads */
 
     share = share < most ? share : most;
-    return share / FEW_STEP * FEW_STEP + FEW_STEP;
+    return share / step * step + step;
 }
 
 /* Whole strips: enough shares that every thread gets some, so that x is not cut. */
@@ -480,11 +545,13 @@ static int64_t strips_share(const hl_matrix *matrix)
 
 /* How many rows of W a thread takes at a time.  With few rows of x the results do not depend on it;
  * with many, it must not depend on the number of threads. */
-static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads,
-                        bool is_packed)
+static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix,
+                        const hl_linear_pool *pool, bool is_packed)
 {
+    int n_threads = pool->n_threads;
+
     if (!all_few(rows) || (matrix->transposed && !is_direct(matrix)))
-        return is_packed ? strips_share(matrix) : panel_rows(matrix);
+        return is_packed ? strips_share(matrix) : panel_rows_in(pool, matrix);
     /* Rows of a transposed matrix are columns in memory: larger shares read longer runs. */
     if (matrix->transposed)
         return (matrix->n_rows / n_threads + FEW_PANEL) / FEW_PANEL * FEW_PANEL;
@@ -526,7 +593,7 @@ static hl_status run_share(const linear_task *task, int64_t index, const hl_line
     panel   p       = { .begin   = number * task->width,
                         .end     = end < task->matrix->n_rows ? end : task->matrix->n_rows,
                         .scratch = scratch,
-                        .row     = scratch + panel_rows(task->matrix) * task->matrix->n_columns };
+                        .row     = scratch + pool->thread_floats - task->matrix->n_columns };
 
     return run_panel(task, &p, index / task->n_panels);
 }
@@ -545,6 +612,14 @@ typedef struct linear_job {
     _Atomic(int)          failed;  /* the dtype of the task that failed */
 } linear_job;
 
+static void note_failure(linear_job *job, const linear_task *task, hl_status status)
+{
+    if (status != HL_OK) {
+        atomic_store(&job->failure, (int)status);
+        atomic_store(&job->failed, (int)task->matrix->dtype);
+    }
+}
+
 static void run_index(linear_job *job, int64_t index, int member)
 {
     const linear_task *task = job->tasks;
@@ -553,11 +628,7 @@ static void run_index(linear_job *job, int64_t index, int member)
         index -= task->n_shares;
         task++;
     }
-    hl_status status = run_share(task, index, job->pool, member);
-    if (status != HL_OK) {
-        atomic_store(&job->failure, (int)status);
-        atomic_store(&job->failed, (int)task->matrix->dtype);
-    }
+    note_failure(job, task, run_share(task, index, job->pool, member));
 }
 
 static void run_some(void *context, int64_t first, int64_t end, int member)
@@ -572,6 +643,59 @@ static void run_job(linear_job *job)
     int n_threads = job->work < ALONE_PRODUCTS ? 1 : job->pool->n_threads;
 
     hl_parallel(n_threads, job->n_shares, 1, run_some, job);
+}
+
+/* ------------------------------------------------------------------- the copy */
+
+int64_t hl_repacked_floats(int64_t *n_strips, hl_math *math, const hl_matrix *matrix,
+                           hl_math wanted)
+{
+    const hl_kernels *kernels = NULL;
+
+    *n_strips = 0;
+    if (hl_kernels_current(&kernels) != HL_OK || kernels->packed == NULL)
+        return 0;
+    *math     = long_math(kernels, matrix, wanted);
+    *n_strips = (matrix->n_rows + HL_STRIP - 1) / HL_STRIP;
+    return *n_strips * hl_packed_floats_of(matrix->n_columns, *math);
+}
+
+typedef struct repacking {
+    linear_job        *job;
+    const linear_task *task;
+} repacking;
+
+static void repack_some(void *context, int64_t first, int64_t end, int member)
+{
+    const repacking *r      = context;
+    const hl_matrix *matrix = r->task->matrix;
+    hl_repacked     *copy   = matrix->repacked;
+    int64_t          floats = hl_packed_floats_of(matrix->n_columns, copy->math);
+
+    for (int64_t i = first; i < end; i++) {
+        int64_t begin = i * HL_STRIP, left = matrix->n_rows - begin;
+        panel   p = { .begin   = begin,
+                      .end     = begin + (left < HL_STRIP ? left : HL_STRIP),
+                      .scratch = r->job->pool->scratch + member * r->job->pool->thread_floats };
+        note_failure(r->job, r->task,
+                     pack_strip(&copy->strips[i], copy->room + i * floats, r->task, &p));
+    }
+}
+
+/* Makes copies for tasks with many rows, when it is time. */
+static void repack(linear_job *job, int n_tasks)
+{
+    for (int i = 0; i < n_tasks; i++) {
+        const linear_task *task = &job->tasks[i];
+        hl_repacked       *copy = task->matrix->repacked;
+
+        if (copy == NULL || copy->is_made || task->kernels->packed == NULL || all_few(task->rows) ||
+            copy->math != strip_math(task) || copy->n_products++ < HL_REPACK_AFTER)
+            continue;
+        hl_parallel(job->pool->n_threads, (task->matrix->n_rows + HL_STRIP - 1) / HL_STRIP, 1,
+                    repack_some, &(repacking){ job, task });
+        copy->is_made = atomic_load(&job->failure) == HL_OK;
+    }
 }
 
 /* Whether x is rounded for this product, and there is room for it. */
@@ -637,10 +761,10 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
                      const hl_kernels *kernels)
 {
     const hl_matrix *matrix = product->matrix;
-    int64_t width = share_of(&product->rows, matrix, job->pool->n_threads, kernels->packed != NULL);
-    int64_t panels = (matrix->n_rows + width - 1) / width;
-    int64_t height = block_rows(&product->rows, panels);
-    int64_t blocks = (longest(&product->rows) + height - 1) / height;
+    int64_t          width  = share_of(&product->rows, matrix, job->pool, kernels->packed != NULL);
+    int64_t          panels = (matrix->n_rows + width - 1) / width;
+    int64_t          height = block_rows(&product->rows, panels);
+    int64_t          blocks = (longest(&product->rows) + height - 1) / height;
 
     *task = (linear_task){ .rows     = &product->rows,
                            .matrix   = matrix,
@@ -674,6 +798,7 @@ hl_status hl_linear_all(const hl_linear_product *products, int n_products,
         assert(products[i].rows.x == products[0].rows.x);
         add_task(&job, &job.tasks[i], &products[i], kernels);
     }
+    repack(&job, n_products);
     run_job(&job);
     if (atomic_load(&job.failure) != HL_OK) /* reported here, because messages belong to a thread */
         return hl_fail((hl_status)atomic_load(&job.failure), "a weight of type %s cannot be read",

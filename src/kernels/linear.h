@@ -61,6 +61,24 @@ typedef struct hl_linear_pool {
     hl_linear_low *low;
 } hl_linear_pool;
 
+/* A copy of a matrix in strips.  Packing takes a part of the time of every product of many rows, and
+ * the copy takes memory, which is slow when it is first written: so it is made after HL_REPACK_AFTER
+ * such products.  Results are the same bytes with and without it. */
+typedef struct hl_repacked {
+    struct hl_strip *strips; /* (strips of the matrix) */
+    float           *room;   /* (strips of the matrix, floats of one) */
+    hl_math          math;
+    int64_t          n_products; /* products of many rows so far */
+    bool             is_made;
+} hl_repacked;
+
+#define HL_REPACK_AFTER 8
+
+/* The floats of hl_repacked.room and the number of strips, for a session with this mode; 0 if the
+ * back end multiplies without strips. */
+int64_t hl_repacked_floats(int64_t *n_strips, hl_math *math, const hl_matrix *matrix,
+                           hl_math wanted);
+
 /* The number of floats that a thread needs for this matrix. */
 int64_t hl_linear_scratch(const hl_matrix *matrix);
 

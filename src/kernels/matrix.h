@@ -23,6 +23,8 @@ typedef struct hl_matrix {
     int64_t block;
     int64_t stride;
     int64_t pairs;
+    struct hl_repacked
+        *repacked; /* room for a copy for products of many rows (linear.h), or NULL */
 } hl_matrix;
 
 /* The stored row, or column of a transposed matrix, that holds row `row`. */

@@ -65,7 +65,15 @@ typedef struct hl_packed {
 
 extern const hl_packed hl_packed_avx512;
 
-/* The number of floats at `room`, for a strip of k columns in any mode. */
+/* The number of floats at `room` for a strip of k columns in one mode. */
+static inline int64_t hl_packed_floats_of(int64_t k, hl_math math)
+{
+    if (math == HL_MATH_BF16)
+        return (k + 1) / 2 * HL_STRIP;
+    return math == HL_MATH_INT8 ? (k / 4 + 2 * (k / 16)) * HL_STRIP : k * HL_STRIP;
+}
+
+/* The same in any mode. */
 static inline int64_t hl_packed_floats(int64_t k)
 {
     return (k + 1) * HL_STRIP;

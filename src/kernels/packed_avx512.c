@@ -26,10 +26,10 @@
 
 enum {
     VECTORS   = HL_STRIP / VL,
-    TILE_X    = 8,   /* rows of x of a tile */
-    TILE_INT8 = 4,   /* rows of x of a tile with INT8 */
-    DEPTH     = 512, /* columns at a time */
-    BLOCK     = 32,  /* columns that share a scale of x */
+    TILE_X    = 8,    /* rows of x of a tile */
+    TILE_INT8 = 4,    /* rows of x of a tile with INT8 */
+    DEPTH     = 1024, /* columns at a time, or pairs of them */
+    BLOCK     = 32,   /* columns that share a scale of x */
 };
 
 /* ---------------------------------------------------------------------- what there is */
@@ -294,9 +294,22 @@ HL_INLINE __mmask16 lanes_of(int64_t n, int v)
 typedef __m512   tile_row[VECTORS];
 typedef tile_row tile_sums[TILE_X];
 
+/* Asks for the lines that will be written when all columns are added: a line that is in no cache then
+ * costs more than its products. */
+HL_INLINE void expect_tile(const float *c, int64_t c_stride, int rows)
+{
+    for (int r = 0; r < rows; r++) {
+        for (int v = 0; v < VECTORS; v++)
+            __builtin_prefetch(c + r * c_stride + v * VL, 1, 3);
+        __builtin_prefetch(c + r * c_stride + HL_STRIP - 1, 1, 3);
+    }
+}
+
 HL_INLINE void load_tile(tile_row *sums, const float *c, int64_t c_stride, int rows, int64_t n,
                          bool is_first)
 {
+    if (is_first)
+        expect_tile(c, c_stride, rows);
     for (int r = 0; r < rows; r++) {
         for (int v = 0; v < VECTORS; v++)
             sums[r][v] = is_first
@@ -394,6 +407,7 @@ tile_int8(float *c, int64_t c_stride, const hl_packed_x *x, int64_t row, const h
     __m512        sums[TILE_INT8][VECTORS];
     const int8_t *q = x->q + row * k;
 
+    expect_tile(c, c_stride, rows);
     for (int r = 0; r < rows; r++) {
         for (int v = 0; v < VECTORS; v++)
             sums[r][v] = _mm512_setzero_ps();

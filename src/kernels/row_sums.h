@@ -165,6 +165,8 @@ typedef struct hl_observed {
     const hl_likeness *likeness;
     /* (n_batch, n_heads, n_patterns) statistics of hl_layer_rows.pattern, in double, or NULL. */
     const struct hl_pattern_row *exact;
+    /* In layers with an indexer, the same of rows that see all keys; only lse counts.  Else NULL. */
+    const struct hl_pattern_row *full;
 } hl_observed;
 
 /* Returns the sums, or NULL if the device has computed none. */

@@ -64,7 +64,8 @@ static hl_status open_session(hl_session **out, const hl_model *model, const hl_
                                                   .n_chunk   = a->n_piece,
                                                   .wants     = WANTS,
                                                   .n_threads = a->options.n_threads,
-                                                  .n_kept    = n_kept });
+                                                  .n_kept    = n_kept,
+                                                  .repack    = true });
 }
 
 static hl_status choose_piece(hl_agreement *a, const hl_model *model)

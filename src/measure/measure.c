@@ -121,6 +121,7 @@ static hl_profile_mask mask_of(const hl_measuring *m, int64_t layer)
         .window_sink   = config->window_sink,
         .window_blocks = config->window_blocks,
         .has_sink      = m->config->sinks,
+        .n_chosen      = m->config->latent.n_top,
     };
 }
 

@@ -211,6 +211,7 @@ static hl_status open_session(hl_measuring *m)
         .wants      = HL_WANT_Z | HL_WANT_PATTERN,
         .n_threads  = m->options.n_threads,
         .steady     = true,
+        .repack     = true,
     };
 
     if (m->options.nll)

@@ -154,6 +154,7 @@ static hl_status open_session(hl_perplexity *perplexity)
         .n_batch   = perplexity->options.n_batch,
         .wants     = HL_WANT_LOSSES,
         .n_threads = perplexity->options.n_threads,
+        .repack    = true,
     };
     return hl_session_open(&perplexity->session, perplexity->model, &options);
 }

@@ -62,9 +62,7 @@ hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_op
 
 /* ------------------------------------------------------------------- report */
 
-/* Returns the case's name: "gqa" for "dir/gqa.safetensors", "demo-1.5" for the folder
- * "models/demo-1.5/". */
-static hl_status case_name(char **out, const char *path)
+hl_status hl_verify_case_name(char **out, const char *path)
 {
     size_t      end = strlen(path);
     const char *ending;
@@ -95,7 +93,7 @@ hl_status hl_verify_report_new(hl_verify_report **out, const char *path, size_t 
 
     *out = NULL;
     HL_NEED(HL_ALLOC_ZEROED(&report, 1));
-    HL_NEED(case_name(&report->name, path));
+    HL_NEED(hl_verify_case_name(&report->name, path));
     HL_NEED(HL_ALLOC_ZEROED(&report->entries, count_strings(hl_backend_names()) * n_outputs));
     report->passed = true;
     *out           = hl_taken(&report);

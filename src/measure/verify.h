@@ -12,6 +12,7 @@
 #include "headlight/verify.h"
 
 HL_CLOSES(hl_verify_report_free, hl_verify_report)
+HL_CLOSES(hl_verify_chats_free, hl_verify_chats)
 
 /* The kinds of verification; hl_verify finds out which one a file needs. */
 hl_status hl_verify_attention(hl_verify_report **out, const char *path,
@@ -28,6 +29,10 @@ hl_status hl_verify_model(hl_verify_report **out, const char *path,
 
 /* Makes a report on the file at `path`, with room for `n_outputs` entries per back end. */
 hl_status hl_verify_report_new(hl_verify_report **out, const char *path, size_t n_outputs);
+
+/* Returns the name of a case: "gqa" for "dir/gqa.safetensors", "demo-1.5" for the folder
+ * "models/demo-1.5/". */
+hl_status hl_verify_case_name(char **out, const char *path);
 
 /* Computes on the back end in use and adds entries to the report.  With write_path, the results
  * are also stored there. */

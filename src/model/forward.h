@@ -163,7 +163,8 @@ typedef struct hl_device_lane {
     hl_device_pair kept[HL_N_KEPT]; /* floats of all rows, or of those that the tap samples */
     hl_device_pair pattern;         /* (B, H, n_patterns, S) */
     hl_device_pair exact;           /* (B, H, n_patterns) */
-    hl_device_pair items;           /* (B, H, n_patterns, 3) */
+    hl_device_pair full;  /* (B, H, n_patterns) of rows that see all keys, with an indexer */
+    hl_device_pair items; /* (B, H, n_patterns, 3) */
     hl_device_plan plan;
     hl_device_pair sums;      /* see place_sums of observer.c */
     bool           is_summed; /* `sums` is used instead of `statistics` */
@@ -417,6 +418,8 @@ hl_status hl_states_extend(hl_session *session, const hl_chunk *chunk);
  * contiguous. */
 hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer,
                                 int64_t first, int64_t n);
+/* Does an indexer hide keys in this chunk? */
+bool hl_forward_leaves_out(const hl_session *session, const hl_chunk *chunk);
 /* Fills d->pattern_rows for this chunk and returns their number per sequence. */
 int64_t hl_forward_pattern_rows(const hl_session *session, const hl_chunk *chunk);
 /* Writes whole rows at the tap's positions to the lane; called after the operator. */

@@ -108,10 +108,17 @@ static void share_latent(hl_attention *problem, const hl_session *session, const
                             .batch_stride = kept,
                             .head_stride  = kept,
                             .row_stride   = d_key };
-    if (latent->n_top > 0 && latent->n_top < problem->n_keys)
+    if (hl_forward_leaves_out(session, chunk))
         problem->row_bias = d->rows.index_bias + first * chunk->n_rows * problem->n_keys;
     problem->v      = problem->k;
     problem->v.data = offset(problem->k.data, latent->d_rope, size);
+}
+
+bool hl_forward_leaves_out(const hl_session *session, const hl_chunk *chunk)
+{
+    (void)chunk;
+    return session->config->latent.n_top > 0 &&
+           session->config->latent.n_top < session->device->inputs.n_keys;
 }
 
 hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer,
@@ -428,6 +435,15 @@ static hl_status make_some(const hl_session *session, const hl_chunk *chunk, int
                               d->ops->copy_in(d->device, (int64_t *)lane->items.device + 3 * before,
                                               items, (size_t)(3 * n_items) * sizeof *items),
                               "patterns"));
+    if (problem.row_bias != NULL && lane->full.device != NULL) {
+        hl_attention       all  = problem;
+        hl_device_patterns full = rows; /* the next call overwrites these rows */
+
+        all.row_bias    = NULL;
+        full.problem    = &all;
+        full.statistics = (hl_pattern_row *)lane->full.device + before;
+        HL_NEED(hl_device_checked(d, d->ops->patterns(d->device, &full), "patterns"));
+    }
     return hl_device_checked(d, d->ops->patterns(d->device, &rows), "patterns");
 }
 

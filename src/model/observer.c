@@ -264,10 +264,13 @@ static likeness_parts parts_of(const hl_session *session, const hl_chunk *chunk,
                           session->device->n_patterns, session->config->layers[layer].n_heads);
 }
 
-static bool may_compare(const hl_session_options *options)
+/* Sparse layers also need rows that see all keys, which come whole. */
+static bool may_compare(const hl_session *session)
 {
-    return options->n_sampled > 0 && (options->wants & HL_WANT_Z) != 0 &&
-           (options->wants & HL_WANT_PATTERN) != 0;
+    const hl_session_options *options = &session->options;
+
+    return session->config->latent.n_top == 0 && options->n_sampled > 0 &&
+           (options->wants & HL_WANT_Z) != 0 && (options->wants & HL_WANT_PATTERN) != 0;
 }
 
 size_t hl_device_likeness_bytes(const hl_session *session)
@@ -279,7 +282,7 @@ size_t hl_device_likeness_bytes(const hl_session *session)
     size_t                    bytes   = (size_t)(rows + pairs) * sizeof(double) +
                    (size_t)(options->n_patterns * heads) * sizeof(hl_pattern_sums);
 
-    return may_compare(options) ? (size_t)options->n_batch * bytes : 0;
+    return may_compare(session) ? (size_t)options->n_batch * bytes : 0;
 }
 
 bool hl_device_compares(const hl_session *session, const hl_chunk *chunk)
@@ -287,7 +290,7 @@ bool hl_device_compares(const hl_session *session, const hl_chunk *chunk)
     const hl_tap *tap = chunk->feed->tap;
 
     return tap != NULL && tap->observer != NULL && tap->sampled_positions != NULL &&
-           !session->device->ops->is_near && may_compare(&session->options) &&
+           !session->device->ops->is_near && may_compare(session) &&
            (tap->wants & HL_WANT_Z) != 0 && (tap->wants & HL_WANT_PATTERN) != 0;
 }
 
@@ -478,6 +481,8 @@ static hl_status send_patterns(const hl_session *session, const hl_chunk *chunk,
 
     HL_NEED(
         send(d, number, &lane->pattern, count * (size_t)session->options.n_ctx * sizeof(float)));
+    if (lane->full.device != NULL)
+        HL_NEED(send(d, number, &lane->full, count * sizeof(hl_pattern_row)));
     return send(d, number, &lane->exact, count * sizeof(hl_pattern_row));
 }
 
@@ -695,6 +700,8 @@ static hl_status tell_lane(const hl_session *session, const hl_chunk *chunk, int
     if (rows.n_patterns > 0 && observed.likeness == NULL) {
         rows.pattern   = lane->pattern.host;
         observed.exact = lane->exact.host;
+        if (hl_forward_leaves_out(session, chunk))
+            observed.full = lane->full.host;
     }
     return tap->layer(tap->context, &rows);
 }

@@ -104,8 +104,8 @@ static const char *as_bytes(char out[32], size_t n_bytes)
 }
 
 /* Fails with HL_LIMIT, with the numbers, if there is a limit (hl_memory_limit) and the session does
- * not fit under it together with the memory already in use. */
-static hl_status check_limit(const hl_model *model, const hl_session_options *options)
+ * not fit under it together with the memory already in use.  Copies of weights are given up first. */
+static hl_status check_limit(const hl_model *model, hl_session_options *options)
 {
     char              sum[32], weights[32], cache[32], work[32], others[32], allowed[32];
     hl_session_memory memory;
@@ -119,6 +119,10 @@ static hl_status check_limit(const hl_model *model, const hl_session_options *op
         (double)n_weights + (double)memory.cache_bytes + (double)memory.work_bytes + (double)before;
     if (wanted <= (double)limit)
         return HL_OK;
+    if (options->repack) {
+        options->repack = false;
+        return check_limit(model, options);
+    }
     return hl_fail(HL_LIMIT,
                    "%s: %s of memory for %lld tokens (weights %s, cache %s, work %s, held already "
                    "%s), at most %s: a shorter context takes less, and max-memory allows more",
@@ -168,10 +172,12 @@ static hl_status make_session(hl_session **out, const hl_model *model,
 hl_status hl_session_open(hl_session **out, const hl_model *model,
                           const hl_session_options *options)
 {
+    hl_session_options fitting = options != NULL ? *options : (hl_session_options){ 0 };
+
     *out = NULL;
     if (model != NULL)
-        HL_NEED(check_limit(model, options));
-    return make_session(out, model, options, false);
+        HL_NEED(check_limit(model, &fitting));
+    return make_session(out, model, &fitting, false);
 }
 
 hl_status hl_session_measure(hl_session_memory *out, const hl_model *model,

@@ -6,7 +6,7 @@
  *
  *     cache      2 * n_layers * n_batch * n_ctx * n_kv_heads * d_head  elements
  *     states     2 * n_batch * floats of hl_mixer_state_floats, for each layer with a mixer
- *     rows       N * (5 d_model + 2 (n_heads + n_kv_heads) d_head + 3 d_mlp)  elements
+ *     rows       N * (4 or 5 d_model + 2 (n_heads + n_kv_heads) d_head + 3 d_mlp)  elements
  *     statistics N * n_heads * 11 numbers
  *     panels     a part of a weight as floats, for every thread
  *
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/dtype.h"
@@ -27,7 +28,7 @@
 #include "model/forward.h"
 #include "model/model.h"
 
-enum { LOGIT_BYTES = 256 << 20, ALIGNMENT = 256 };
+enum { LOGIT_BYTES = 256 << 20, ALIGNMENT = 256, COPIES_SHARE = 8 /* of the machine's memory */ };
 
 /* ------------------------------------------------------------------ choosing */
 
@@ -296,6 +297,22 @@ static void plan_mixers(plan *p, hl_session *session)
     rows->mix_step = hl_arena_take(&p->rows, n, mixer->d_head, d->size);
 }
 
+/* Whether the outputs of two branches are needed at a time: they are added together, or gradients
+ * (backward.c) read an output again, before its norm. */
+static bool keeps_branches(const hl_config *config)
+{
+    bool keeps = config->n_streams > 1 || hl_config_has_mixer(config);
+
+    for (int64_t layer = 0; layer < config->n_layers; layer++) {
+        hl_half halves[HL_BLOCK_HALVES];
+        int     n = hl_block_halves(halves, config, layer);
+
+        for (int i = 0; i < n; i++)
+            keeps = keeps || halves[i].joins || halves[i].post != HL_POST_NONE;
+    }
+    return keeps;
+}
+
 static void plan_stream(plan *p, hl_session *session)
 {
     hl_device_session *d       = session->device;
@@ -318,7 +335,9 @@ static void plan_stream(plan *p, hl_session *session)
         rows->laurel = hl_arena_take(&p->rows, n, config->d_laurel, d->size);
     rows->normed = hl_arena_take(&p->rows, n, config->d_model, d->size);
     rows->branch = hl_arena_take(&p->rows, n, config->d_model, d->size);
-    rows->mlp    = hl_arena_take(&p->rows, n, config->d_model, d->size);
+    rows->mlp    = rows->branch;
+    if (!p->is_near || keeps_branches(config))
+        rows->mlp = hl_arena_take(&p->rows, n, config->d_model, d->size);
     if (config->latent.d_latent == 0)
         rows->qkv = hl_arena_take(&p->rows, n, queries + 2 * keys, d->size);
     rows->z = hl_arena_take(&p->rows, n, queries, d->size);
@@ -452,6 +471,8 @@ static void plan_patterns(plan *p, hl_session *session, hl_device_lane *lane)
 
     take_pair(p, &lane->pattern, count, options->n_ctx, sizeof(float));
     take_pair(p, &lane->exact, count, 1, sizeof(hl_pattern_row));
+    if (session->config->latent.n_top > 0)
+        take_pair(p, &lane->full, count, 1, sizeof(hl_pattern_row));
     take_pair(p, &lane->items, count, 3, sizeof(int64_t));
     if (p->is_near)
         session->device->rows.scores =
@@ -642,6 +663,78 @@ static hl_status plan_panels(hl_session *session)
                             product(session->pool.n_threads, session->pool.thread_floats, 1));
 }
 
+/* Memory that is not written before it is needed. */
+static hl_status alloc_room(hl_session *session, float **out, int64_t n)
+{
+    HL_FREED float *room = NULL;
+
+    *out = NULL;
+    HL_NEED(count_block(session, n, sizeof **out));
+    if (session->counting)
+        return HL_OK;
+    HL_NEED(HL_ALLOC(&room, (size_t)n));
+    HL_NEED(keep_block(session, room));
+    *out = hl_taken(&room);
+    return HL_OK;
+}
+
+/* What copies of weights may take, by the machine, not by what is free now: sessions of the same
+ * options have the same memory. */
+static int64_t copies_budget(void)
+{
+    long n_pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    return n_pages > 0 && page > 0 ? product(n_pages, page, 1) / COPIES_SHARE : 0;
+}
+
+static hl_status plan_copy(hl_session *session, hl_matrix *matrix, int64_t *left)
+{
+    hl_math      math     = HL_MATH_F32;
+    int64_t      n_strips = 0;
+    int64_t      floats   = hl_repacked_floats(&n_strips, &math, matrix, session->options.math);
+    hl_repacked *copy     = NULL;
+
+    if (floats == 0 || product(floats, sizeof(float), 1) < 0 ||
+        floats * (int64_t)sizeof(float) > *left)
+        return HL_OK;
+    *left -= floats * (int64_t)sizeof(float);
+    HL_NEED(HL_SESSION_TABLE(session, &copy, 1));
+    copy->math = math;
+    HL_NEED(HL_SESSION_ALLOC(session, &copy->strips, n_strips));
+    HL_NEED(alloc_room(session, &copy->room, floats));
+    matrix->repacked = copy;
+    return HL_OK;
+}
+
+static hl_status plan_copies_of(hl_session *session, hl_role role, int64_t layer, int64_t *left)
+{
+    if (hl_session_param_of(session, role, layer, 0) == NULL || hl_role_is_floats(role))
+        return HL_OK;
+    for (int64_t part = 0; part < hl_role_parts(role, session->config, layer); part++) {
+        hl_session_param *param =
+            (hl_session_param *)hl_session_param_of(session, role, layer, part);
+        if (param->matrix.data != NULL)
+            HL_NEED(plan_copy(session, &param->matrix, left));
+    }
+    return HL_OK;
+}
+
+/* Plans copies of weights as long as they fit: of the output head, which multiplies few rows at a
+ * time, then of the layers. */
+static hl_status plan_copies(hl_session *session)
+{
+    int64_t left = copies_budget();
+
+    if (!session->options.repack || !hl_repack_is_allowed() || !session->device->ops->is_near)
+        return HL_OK;
+    HL_NEED(plan_copies_of(session, HL_ROLE_LM_HEAD, -1, &left));
+    for (int64_t layer = 0; layer < session->config->n_layers; layer++)
+        for (hl_role role = 0; role < HL_N_ROLES; role++)
+            if (hl_role_is_of_layer(role))
+                HL_NEED(plan_copies_of(session, role, layer, &left));
+    return HL_OK;
+}
+
 /* Plans copies of the rows of x, rounded as options.math says, as wide as the widest input. */
 static hl_status plan_low(hl_session *session)
 {
@@ -759,6 +852,7 @@ static hl_status plan_host(hl_session *session)
     HL_NEED(plan_ranges(session));
     HL_NEED(plan_tokens(session));
     HL_NEED(plan_panels(session));
+    HL_NEED(plan_copies(session));
     HL_NEED(plan_low(session));
     HL_NEED(plan_alibi(session));
     HL_NEED(HL_SESSION_TABLE(session, &d->weights.layers, session->config->n_layers));

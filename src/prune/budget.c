@@ -1,16 +1,15 @@
 /* budget.c - tries pruning orders on held-out text, to find how many heads a budget allows.
  *
  *     rank      all heads, by every ranker, on one part of the text
- *     try       on the other part, with the heads disabled or the models repaired, growing numbers of heads, round by round; an order that exceeds the budget is not
- *               tried further
+ *     try       growing numbers of heads on the other part, disabled or with the models repaired,
+ *               round by round; an order that exceeds the budget is not tried further
  *     refine    between the largest number within the budget and the smallest beyond it, until
  *               they differ by one head or group
  *     choose    the smallest model within the budget; of equally small ones the one that costs least
  *
  * Every round is one hl_evaluate, or one hl_evaluate_cases with a repair, so that layers which settings
- * share are run once.  With a budget of
- * bytes, sizes are known beforehand: each order is tried at the smallest number of heads that suffices,
- * and at three smaller numbers. */
+ * share are run once.  With a budget of bytes, sizes are known beforehand: each order is tried at the
+ * smallest number of heads that suffices, and at three smaller numbers. */
 #include "headlight/budget.h"
 #include "headlight/generate.h"
 
@@ -261,11 +260,10 @@ static hl_status make_gates(float **out, const search *s)
 static hl_status count_point(hl_frontier_point *point, const search *s, const hl_evaluation *e,
                              int64_t setting)
 {
-    /* Sums for the rise of the loss and for KL: over windows, over documents, and of the current
-     * document. */
-    hl_ratio_sums windows[2] = { { 0 } }, documents[2] = { { 0 } }, own[2] = { { 0 } };
-    hl_scores     total = hl_evaluation_total(e, setting);
-    double        n     = (double)e->n_scored;
+    hl_interval rise  = hl_evaluation_rise(e, setting);
+    hl_interval kl    = hl_evaluation_kl(e, setting);
+    hl_scores   total = hl_evaluation_total(e, setting);
+    double      n     = (double)e->n_scored;
 
     if (e->n_windows < HL_MIN_UNITS && (s->options.until_loss > 0.0 || s->options.until_kl > 0.0))
         return hl_fail(
@@ -273,23 +271,6 @@ static hl_status count_point(hl_frontier_point *point, const search *s, const hl
             "%lld windows of held-out text: a confidence interval needs %d or more; give "
             "more text, or a shorter context",
             (long long)e->n_windows, HL_MIN_UNITS);
-    for (int64_t i = 0; i < e->n_windows; i++) {
-        const hl_scores *score     = &e->scores[setting * e->n_windows + i];
-        const double     values[2] = { score->nll - e->dense[i].nll, score->kl };
-        bool             is_last = i + 1 == e->n_windows || e->documents[i + 1] != e->documents[i];
-
-        for (int k = 0; k < 2; k++) {
-            hl_ratio_add(&windows[k], values[k], (double)e->scored[i]);
-            hl_ratio_add(&own[k], values[k], (double)e->scored[i]);
-            if (is_last) {
-                hl_ratio_add(&documents[k], own[k].sum, own[k].count);
-                own[k] = (hl_ratio_sums){ 0 };
-            }
-        }
-    }
-    hl_interval rise = hl_ratio_interval(&windows[0], &documents[0], HL_SCALE_PLAIN);
-    hl_interval kl   = hl_ratio_interval(&windows[1], &documents[1], HL_SCALE_POSITIVE);
-
     point->rise      = (total.nll - hl_evaluation_total(e, -1).nll) / n;
     point->kl        = total.kl / n;
     point->same      = (double)total.n_same / n;

@@ -494,7 +494,8 @@ static hl_status open_run(damage_work *work, int which)
                                                    .n_chunk   = work->n_ctx,
                                                    .wants     = WANTS_ALL,
                                                    .n_threads = work->options.n_threads,
-                                                   .n_kept    = which == 0 ? work->n_ctx : -1 }));
+                                                   .n_kept    = which == 0 ? work->n_ctx : -1,
+                                                   .repack    = true }));
     HL_NEED(hl_alloc_zeroed((void **)&to->z, n, (size_t)work->width * sizeof *to->z));
     HL_NEED(hl_alloc((void **)&to->stream, n, (size_t)config->d_model * sizeof *to->stream));
     HL_NEED(hl_alloc((void **)&to->mlp, n, (size_t)config->d_model * sizeof *to->mlp));

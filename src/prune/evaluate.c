@@ -393,7 +393,8 @@ static hl_status open_session(hl_evaluator *e, bool on_device)
     hl_session_options options = { .n_ctx     = e->options.windows.n_ctx,
                                    .n_batch   = e->options.windows.n_batch,
                                    .wants     = WANTS,
-                                   .n_threads = e->options.n_threads };
+                                   .n_threads = e->options.n_threads,
+                                   .repack    = true };
 
     HL_NEED(plan_streams(e, on_device));
     options.stream_every = e->every;
@@ -769,21 +770,45 @@ void hl_evaluation_free(hl_evaluation *evaluation)
 }
 
 /* Adds windows up by document first, as perplexity.c does, so that sums are equal to the bit. */
-hl_interval hl_evaluation_rise(const hl_evaluation *e, int64_t setting)
+/* The interval of what score_of says of a setting's windows, per token. */
+static hl_interval interval_of(const hl_evaluation *e, int64_t setting,
+                               double (*score_of)(const hl_scores *, const hl_scores *),
+                               hl_error_scale scale)
 {
     hl_ratio_sums windows = { 0 }, documents = { 0 }, own = { 0 }; /* own: of this document */
 
     for (int64_t i = 0; i < e->n_windows; i++) {
-        double rise = e->scores[setting * e->n_windows + i].nll - e->dense[i].nll;
+        double score = score_of(&e->scores[setting * e->n_windows + i], &e->dense[i]);
 
-        hl_ratio_add(&windows, rise, (double)e->scored[i]);
-        hl_ratio_add(&own, rise, (double)e->scored[i]);
+        hl_ratio_add(&windows, score, (double)e->scored[i]);
+        hl_ratio_add(&own, score, (double)e->scored[i]);
         if (i + 1 == e->n_windows || e->documents[i + 1] != e->documents[i]) {
             hl_ratio_add(&documents, own.sum, own.count);
             own = (hl_ratio_sums){ 0 };
         }
     }
-    return hl_ratio_interval(&windows, &documents, HL_SCALE_PLAIN);
+    return hl_ratio_interval(&windows, &documents, scale);
+}
+
+static double rise_of(const hl_scores *scores, const hl_scores *dense)
+{
+    return scores->nll - dense->nll;
+}
+
+static double kl_of(const hl_scores *scores, const hl_scores *dense)
+{
+    (void)dense;
+    return scores->kl;
+}
+
+hl_interval hl_evaluation_rise(const hl_evaluation *e, int64_t setting)
+{
+    return interval_of(e, setting, rise_of, HL_SCALE_PLAIN);
+}
+
+hl_interval hl_evaluation_kl(const hl_evaluation *e, int64_t setting)
+{
+    return interval_of(e, setting, kl_of, HL_SCALE_POSITIVE);
 }
 
 hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t setting)

@@ -74,6 +74,9 @@ hl_evaluation *hl_evaluator_result(hl_evaluator *evaluator);
 /* Returns the result, which the caller owns; the evaluator can then only be closed. */
 hl_evaluation *hl_evaluator_take(hl_evaluator *evaluator);
 
+/* hl_evaluation_rise, of the mean KL divergence from the reference model. */
+hl_interval hl_evaluation_kl(const hl_evaluation *evaluation, int64_t setting);
+
 /* ------------------------------------------------------------------ heads one by one */
 
 /* Writes all heads, by layer and head, to `out` if it is not NULL. Returns their number. */

@@ -75,7 +75,7 @@ static hl_status add_outputs(void *context, int64_t layer, const float *gradient
 
     for (int64_t i = 0; i < count; i++)
         work->rows[i] = gradient[i] * (float)work->n_scored;
-    hl_squares_add(work->outputs[layer], work->rows, NULL, NULL, work->n_rows, 1.0);
+    hl_squares_add(work->outputs[layer], work->rows, NULL, NULL, NULL, work->n_rows, 1.0);
     return HL_OK;
 }
 

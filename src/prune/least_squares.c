@@ -63,11 +63,17 @@ void hl_squares_free(hl_squares *s)
 /* ------------------------------------------------------------------------ sums */
 
 typedef struct panel_job {
-    hl_squares  *s;
-    const float *z, *wanted, *had;
-    int64_t      n_rows; /* rows of the panel */
-    double       scale;
+    hl_squares   *s;
+    const float  *z, *wanted, *had;
+    const double *roots;  /* (n_rows) or NULL */
+    int64_t       n_rows; /* rows of the panel */
+    double        scale;
 } panel_job;
+
+static double root_of(const panel_job *job, int64_t row)
+{
+    return job->roots != NULL ? job->roots[row] : 1.0;
+}
 
 /* The panel is z (n_rows, n_in), then r (n_rows, n_out). */
 static double *panel_r(const hl_squares *s)
@@ -87,24 +93,28 @@ static void convert_rows(void *context, int64_t first, int64_t end, int member)
         double      *rd = panel_r(s) + row * s->n_out;
 
         for (int64_t i = 0; i < s->n_in; i++)
-            zd[i] = (double)z[i];
+            zd[i] = root_of(job, row) * (double)z[i];
         for (int64_t i = 0; i < s->n_out; i++) {
             int64_t at = row * s->n_out + i;
 
-            rd[i] = ((double)job->wanted[at] - (double)job->had[at]) / job->scale;
+            rd[i] =
+                root_of(job, row) * ((double)job->wanted[at] - (double)job->had[at]) / job->scale;
         }
     }
 }
 
-/* Adds up columns [first, end) of x (n_rows, width) and, unless `squares` is NULL, their squares. */
-static void sum_columns(double *sums, double *squares, const double *x, int64_t n_rows,
+/* Adds up columns [first, end) of x (n_rows, width), whose rows have their factor already, times that
+ * factor, and unless `squares` is NULL their squares. */
+static void sum_columns(double *sums, double *squares, const double *x, const panel_job *job,
                         int64_t width, int64_t first, int64_t end)
 {
-    for (int64_t row = 0; row < n_rows; row++) {
+    for (int64_t row = 0; row < job->n_rows; row++) {
+        double root = root_of(job, row);
+
         for (int64_t i = first; i < end; i++) {
             double value = x[row * width + i];
 
-            sums[i] += value;
+            sums[i] += root * value;
             if (squares != NULL)
                 squares[i] += value * value;
         }
@@ -148,13 +158,13 @@ static void add_tiles(void *context, int64_t first, int64_t end, int member)
                                 .factor       = 1.0 };
 
         hl_gemm_add(&sum);
-        sum_columns(is_gram ? s->sums : s->sums + s->n_in, is_gram ? NULL : s->r_squares, x,
-                    job->n_rows, width, row, stop);
+        sum_columns(is_gram ? s->sums : s->sums + s->n_in, is_gram ? NULL : s->r_squares, x, job,
+                    width, row, stop);
     }
 }
 
 void hl_squares_add(hl_squares *s, const float *z, const float *wanted, const float *had,
-                    int64_t n_rows, double scale)
+                    const double *roots, int64_t n_rows, double scale)
 {
     int64_t n_tiles = count_tiles(s->n_in) + count_tiles(s->n_out);
 
@@ -163,23 +173,26 @@ void hl_squares_add(hl_squares *s, const float *z, const float *wanted, const fl
                           .z      = z + row * s->n_in,
                           .wanted = wanted != NULL ? wanted + row * s->n_out : NULL,
                           .had    = had != NULL ? had + row * s->n_out : NULL,
+                          .roots  = roots != NULL ? roots + row : NULL,
                           .n_rows = least(PANEL_ROWS, n_rows - row),
                           .scale  = scale };
 
         hl_parallel(s->n_threads, job.n_rows, 16, convert_rows, &job);
         hl_parallel(s->n_threads, n_tiles, 1, add_tiles, &job);
+        for (int64_t i = 0; i < job.n_rows; i++)
+            s->weight += root_of(&job, i) * root_of(&job, i);
     }
     s->n_rows += n_rows;
 }
 
 /* --------------------------------------------------------------------- solving */
 
-/* Sets factor = gram - n m m' + lambda and change = cross - n mean(r) m'; without a bias, the terms with m
- * are left out. */
+/* Sets factor = gram - n m m' + lambda and change = cross - n mean(r) m', where n is the sum of the
+ * weights; without a bias, the terms with m are left out. */
 static void set_up(hl_squares *s, bool has_bias)
 {
     const double *z = s->sums, *r = s->sums + s->n_in;
-    double        n = has_bias && s->n_rows > 0 ? 1.0 / (double)s->n_rows : 0.0;
+    double        n = has_bias && s->weight > 0.0 ? 1.0 / s->weight : 0.0;
 
     for (int64_t i = 0; i < s->n_in; i++) {
         for (int64_t k = 0; k <= i; k++)
@@ -230,7 +243,7 @@ static void choose_lambda(hl_squares *s, double ridge)
 
 hl_status hl_squares_solve(hl_squares *s, double ridge, bool has_bias)
 {
-    double n = has_bias && s->n_rows > 0 ? (double)s->n_rows : 0.0;
+    double n = has_bias ? s->weight : 0.0;
 
     HL_NEED(check_sums(s));
     choose_lambda(s, ridge);
@@ -266,6 +279,7 @@ void hl_squares_join(hl_squares *s, const hl_squares *other)
     for (int64_t i = 0; i < s->n_out; i++)
         s->r_squares[i] += other->r_squares[i];
     s->n_rows += other->n_rows;
+    s->weight += other->weight;
 }
 
 /* The lower triangle of gram with a halved diagonal: e G e' is twice the product of e H with e. */
@@ -350,6 +364,7 @@ static hl_status try_ridge(double *out, const ridge_job *job, double ridge)
     memcpy(some->gram, job->s->gram, (size_t)(n * n) * sizeof *some->gram);
     memcpy(some->sums, job->s->sums, (size_t)n * sizeof *some->sums);
     some->n_rows = job->s->n_rows;
+    some->weight = job->s->weight;
     for (int64_t i = 0; i < count; i++) {
         some->sums[n + i]  = job->s->sums[n + i * every];
         some->r_squares[i] = job->s->r_squares[i * every];
@@ -370,7 +385,7 @@ static hl_status try_ridge(double *out, const ridge_job *job, double ridge)
             along += d * held->sums[k];
         }
         *out += held->r_squares[i * every] +
-                b * (2.0 * (along - held->sums[n + i * every]) + (double)held->n_rows * b);
+                b * (2.0 * (along - held->sums[n + i * every]) + held->weight * b);
     }
     return HL_OK;
 }

@@ -5,9 +5,12 @@
  * stream is x + r (Z W0 + b0), with r the scale of residual sums.  If the original's is y, the problem
  * for D = W - W0 is
  *
- *     min |Z D - (y - x - r (Z W0 + b0)) / r|^2 + lambda |D|^2
+ *     min sum over tokens |z D - (y - x - r (z W0 + b0)) / r|^2 / |y|^2 + lambda |D|^2
  *
- * (least_squares.h).  The new attention adds r Z D to the pruned model's stream, so nothing is run
+ * (least_squares.h).  A norm reads the stream, so an error matters as far as it is large beside the
+ * stream of its token.  Without |y|^2 the few tokens whose streams are hundreds of times larger than
+ * the others', mostly the first, decide alone: wanda's half of SmolLM2-135M then costs six times as
+ * much.  The new attention adds r Z D to the pruned model's stream, so nothing is run
  * twice.  Where both branches of a block read the same stream, x and y are the streams after the
  * block, and the same formulas hold.
  *
@@ -63,6 +66,16 @@ typedef struct repair_case {
     bool       means;  /* the heads' mean outputs are kept, and nothing is solved */
 } repair_case;
 
+/* Cases are solved side by side, each in a lane: a layer's systems are small, and one thread per case
+ * keeps more cores busy than many threads on one. */
+typedef struct repair_lane {
+    repair_case  *c;
+    float        *z;     /* (n_tokens, most kept heads * d_head) */
+    int64_t      *heads; /* (n_heads) heads kept in the current layer */
+    int64_t       n_kept;
+    hl_kept_error error;
+} repair_lane;
+
 typedef struct repair_work {
     const hl_model   *model;
     const hl_config  *config;
@@ -75,12 +88,13 @@ typedef struct repair_work {
     hl_sweep_state   *state;
     double            saved_at;
     float            *original; /* (n_tokens, d_model) */
-    float            *z;        /* (n_tokens, most kept heads * d_head) */
+    double           *roots; /* (n_tokens) d_model^0.5 / |y|: square roots of the weights of rows */
     float            *means; /* (H d) mean outputs of the original's heads in the current layer */
     int64_t           n_tokens; /* of all texts */
     int64_t           n_solved; /* of the first, on which weights are solved */
-    int64_t          *heads;    /* (n_heads) heads kept in the current layer */
-    int64_t           n_kept;
+    repair_lane      *lanes;
+    int64_t           n_lanes;
+    int64_t           layer; /* the current one */
 } repair_work;
 
 /* ---------------------------------------------------------------------- results */
@@ -240,13 +254,24 @@ static bool is_kept(const repair_work *w, const repair_case *c, int64_t layer, i
     return c->gates[layer * w->config->n_heads + head] != 0.0f;
 }
 
-/* Sets w->heads and w->n_kept to the heads kept in the layer. */
-static void list_kept(repair_work *w, const repair_case *c, int64_t layer)
+static int64_t count_kept(const repair_work *w, const repair_case *c, int64_t layer)
 {
-    w->n_kept = 0;
-    for (int64_t head = 0; head < w->config->layers[layer].n_heads; head++) {
-        if (is_kept(w, c, layer, head))
-            w->heads[w->n_kept++] = head;
+    int64_t n = 0;
+
+    for (int64_t head = 0; head < w->config->layers[layer].n_heads; head++)
+        n += is_kept(w, c, layer, head);
+    return n;
+}
+
+/* Gives the lane to a case, and lists the heads that it keeps in the current layer. */
+static void begin_lane(repair_lane *lane, const repair_work *w, repair_case *c)
+{
+    lane->c      = c;
+    lane->n_kept = 0;
+    lane->error  = (hl_kept_error){ 0 };
+    for (int64_t head = 0; head < w->config->layers[w->layer].n_heads; head++) {
+        if (is_kept(w, c, w->layer, head))
+            lane->heads[lane->n_kept++] = head;
     }
 }
 
@@ -266,10 +291,8 @@ static hl_status mark_heads(repair_work *w, repair_case *c, const hl_head_list *
         c->gates[head.layer * config->n_heads + head.head] = 0.0f;
         c->first = head.layer < c->first ? head.layer : c->first;
     }
-    for (int64_t layer = 0; layer < config->n_layers; layer++) {
-        list_kept(w, c, layer);
-        n_left += w->n_kept;
-    }
+    for (int64_t layer = 0; layer < config->n_layers; layer++)
+        n_left += count_kept(w, c, layer);
     return n_left > 0 ? HL_OK
                       : hl_fail(HL_BAD_ARGUMENT, "all heads of the model are removed: nothing is "
                                                  "left to repair");
@@ -304,17 +327,18 @@ static bool find_same(const repair_case **out, const repair_work *w, const repai
 
 /* The least-squares problem of one layer. */
 typedef struct solving {
-    repair_case     *of;
-    int64_t          layer;
-    const hl_param  *param;     /* the output projection */
-    int64_t          n_columns; /* n_heads d_head */
-    int64_t         *columns;   /* (n_in) columns of kept heads */
-    int64_t          n_in;
-    float           *before; /* (d_model, n_columns) W0 */
-    float           *bias;   /* (d_model) b0 or NULL */
-    hl_squares      *squares;
-    hl_repaired     *values;
-    hl_repair_layer *info;
+    const repair_lane *lane;
+    repair_case       *of;
+    int64_t            layer;
+    const hl_param    *param;     /* the output projection */
+    int64_t            n_columns; /* n_heads d_head */
+    int64_t           *columns;   /* (n_in) columns of kept heads */
+    int64_t            n_in;
+    float             *before; /* (d_model, n_columns) W0 */
+    float             *bias;   /* (d_model) b0 or NULL */
+    hl_squares        *squares;
+    hl_repaired       *values;
+    hl_repair_layer   *info;
 } solving;
 
 static void free_solving(solving *s)
@@ -347,24 +371,24 @@ static hl_status read_output(solving *s, const repair_work *w)
     return hl_weight_read(s->bias, &s->param->bias);
 }
 
-static hl_status begin_layer(solving *s, const repair_work *w, int64_t layer)
+static hl_status begin_layer(solving *s, const repair_work *w)
 {
-    int64_t    d_head = w->config->layers[layer].d_head;
+    int64_t    d_head = w->config->layers[w->layer].d_head;
     hl_repair *out    = s->of->out;
 
-    s->layer     = layer;
-    s->param     = output_of(w->model, layer);
+    s->layer     = w->layer;
+    s->param     = output_of(w->model, s->layer);
     s->n_columns = s->param->weight.n_columns;
-    s->n_in      = w->n_kept * d_head;
-    s->values    = &out->values[layer];
+    s->n_in      = s->lane->n_kept * d_head;
+    s->values    = &out->values[s->layer];
     s->info      = &out->layers[out->info.n_layers];
-    *s->info     = (hl_repair_layer){ .layer      = layer,
-                                      .n_kept     = w->n_kept,
+    *s->info     = (hl_repair_layer){ .layer      = s->layer,
+                                      .n_kept     = s->lane->n_kept,
                                       .n_unknowns = s->n_in + (s->param->bias.tensor != NULL),
                                       .stored     = s->param->weight.dtype };
     HL_NEED(HL_ALLOC(&s->columns, (size_t)s->n_in));
     for (int64_t i = 0; i < s->n_in; i++)
-        s->columns[i] = w->heads[i / d_head] * d_head + i % d_head;
+        s->columns[i] = s->lane->heads[i / d_head] * d_head + i % d_head;
     HL_NEED(read_output(s, w));
     HL_NEED(hl_alloc((void **)&s->values->weight, (size_t)w->config->d_model,
                      (size_t)s->n_columns * sizeof *s->values->weight));
@@ -467,16 +491,17 @@ static hl_status store_layer(const solving *s, int64_t d_head)
 /* --------------------------------------------------------- the stream after it */
 
 typedef struct change_job {
-    float       *stream; /* (n_rows, n_out) */
-    const float *z;      /* (n_rows, n_in) */
-    const float *change; /* (n_out, n_in) */
-    const float *shift;  /* (n_out) */
-    const float *original;
-    double      *errors;   /* (n_panels) */
-    float       *products; /* (n_threads, PANEL_ROWS, n_out) */
-    int64_t      n_rows, n_in, n_out;
-    int64_t      n_solved; /* rows whose errors count */
-    float        scale;
+    float        *stream; /* (n_rows, n_out) */
+    const float  *z;      /* (n_rows, n_in) */
+    const float  *change; /* (n_out, n_in) */
+    const float  *shift;  /* (n_out) */
+    const float  *original;
+    const double *roots;    /* (n_rows) */
+    double       *errors;   /* (n_panels) */
+    float        *products; /* (n_threads, PANEL_ROWS, n_out) */
+    int64_t       n_rows, n_in, n_out;
+    int64_t       n_solved; /* rows whose errors count */
+    float         scale;
 } change_job;
 
 static void change_panels(void *context, int64_t first, int64_t end, int member)
@@ -506,6 +531,7 @@ static void change_panels(void *context, int64_t first, int64_t end, int member)
 
             job->stream[at] += job->scale * (product[i] + job->shift[i % job->n_out]);
             double left = (double)job->original[at] - (double)job->stream[at];
+            left *= job->roots[row + i / job->n_out];
             if (row + i / job->n_out < job->n_solved)
                 error += left * left;
         }
@@ -513,9 +539,9 @@ static void change_panels(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* Adds r (Z D + b) to the case's stream, with D (d_model, n_in) and b (d_model), and sums the squared
- * errors that are left. */
-static hl_status add_change(double *left, const repair_work *w, const repair_case *c,
+/* Adds r (Z D + b) to the case's stream, with D (d_model, n_in) and b (d_model); *left is the squared
+ * error that remains, relative to the stream. */
+static hl_status add_change(double *left, const repair_work *w, const repair_lane *lane,
                             const float *change, int64_t n_in, const float *shift)
 {
     int64_t          d_model  = w->config->d_model;
@@ -526,11 +552,12 @@ static hl_status add_change(double *left, const repair_work *w, const repair_cas
     HL_NEED(HL_ALLOC(&errors, (size_t)n_panels));
     HL_NEED(hl_alloc((void **)&products, (size_t)w->n_threads * PANEL_ROWS,
                      (size_t)d_model * sizeof *products));
-    change_job job = { .stream   = c->stream,
-                       .z        = w->z,
+    change_job job = { .stream   = lane->c->stream,
+                       .z        = lane->z,
                        .change   = change,
                        .shift    = shift,
                        .original = w->original,
+                       .roots    = w->roots,
                        .errors   = errors,
                        .products = products,
                        .n_rows   = w->n_tokens,
@@ -541,7 +568,7 @@ static hl_status add_change(double *left, const repair_work *w, const repair_cas
     hl_parallel(w->n_threads, n_panels, 1, change_panels, &job);
     *left = 0.0;
     for (int64_t i = 0; i < n_panels; i++)
-        *left += errors[i] / (double)w->n_solved;
+        *left += errors[i] / (double)(w->n_solved * d_model);
     return HL_OK;
 }
 
@@ -561,7 +588,7 @@ static hl_status change_stream(const solving *s, const repair_work *w)
         if (s->bias != NULL)
             shift[row] = s->values->bias[row] - s->bias[row];
     }
-    return add_change(&s->info->after, w, s->of, change, s->n_in, shift);
+    return add_change(&s->info->after, w, s->lane, change, s->n_in, shift);
 }
 
 /* ------------------------------------------------------------------ layer by layer */
@@ -576,8 +603,9 @@ static void add_rows(const solving *s, hl_squares *sums, const repair_work *w, i
 {
     int64_t d_model = w->config->d_model;
 
-    hl_squares_add(sums, w->z + first * s->n_in, w->original + first * d_model,
-                   s->of->stream + first * d_model, end - first, w->config->residual_scale);
+    hl_squares_add(sums, s->lane->z + first * s->n_in, w->original + first * d_model,
+                   s->of->stream + first * d_model, w->roots + first, end - first,
+                   w->config->residual_scale);
 }
 
 static hl_status solve(const solving *s, const repair_work *w)
@@ -599,16 +627,16 @@ static hl_status solve(const solving *s, const repair_work *w)
     return hl_squares_solve(s->squares, ridge, s->bias != NULL);
 }
 
-static hl_status solve_layer(repair_work *w, repair_case *c, int64_t layer)
+static hl_status solve_layer(const repair_work *w, const repair_lane *lane)
 {
-    HL_SCOPED(free_solving) solving s     = { .of = c };
-    hl_repair_info                 *info  = &c->out->info;
+    HL_SCOPED(free_solving) solving s     = { .lane = lane, .of = lane->c };
+    hl_repair_info                 *info  = &s.of->out->info;
     double                          scale = w->config->residual_scale;
 
-    HL_NEED(begin_layer(&s, w, layer));
-    HL_NEED(hl_fail_within(solve(&s, w), "layer %lld", (long long)layer));
-    s.info->before = s.squares->before * scale * scale / (double)w->n_solved;
-    HL_NEED(store_layer(&s, w->config->layers[layer].d_head));
+    HL_NEED(begin_layer(&s, w));
+    HL_NEED(hl_fail_within(solve(&s, w), "layer %lld", (long long)w->layer));
+    s.info->before = s.squares->before * scale * scale / (double)(w->n_solved * w->config->d_model);
+    HL_NEED(store_layer(&s, w->config->layers[w->layer].d_head));
     HL_NEED(change_stream(&s, w));
     info->n_layers++;
     info->n_short += s.info->n_unknowns > w->n_solved;
@@ -639,7 +667,7 @@ static hl_status mean_output(double *out, const repair_work *w, const repair_cas
 }
 
 /* Adds the mean outputs of the heads removed in this layer. */
-static hl_status add_means(repair_work *w, const repair_case *c, int64_t layer)
+static hl_status add_means(const repair_work *w, const repair_lane *lane)
 {
     size_t           d_model = (size_t)w->config->d_model;
     HL_FREED float  *shift   = NULL;
@@ -648,67 +676,116 @@ static hl_status add_means(repair_work *w, const repair_case *c, int64_t layer)
 
     HL_NEED(HL_ALLOC(&shift, d_model));
     HL_NEED(HL_ALLOC(&sums, d_model));
-    HL_NEED(mean_output(sums, w, c, layer, w->means));
+    HL_NEED(mean_output(sums, w, lane->c, w->layer, w->means));
     for (size_t i = 0; i < d_model; i++)
         shift[i] = (float)sums[i];
-    return add_change(&left, w, c, NULL, 0, shift);
+    return add_change(&left, w, lane, NULL, 0, shift);
+}
+
+/* Sets the weights of rows from the original's stream. */
+static void weigh_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const repair_work *w = context;
+    int64_t            n = w->config->d_model;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        double sum = 0.0;
+
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)w->original[row * n + i] * (double)w->original[row * n + i];
+        w->roots[row] = 1.0 / sqrt(sum / (double)n + 1e-30);
+    }
 }
 
 /* Moves the original's stream; sets w->means if a case that has begun needs them. */
-static hl_status run_original(repair_work *w, int64_t layer)
+static hl_status run_original(repair_work *w)
 {
-    const hl_layer_config *config   = &w->config->layers[layer];
+    const hl_layer_config *config   = &w->config->layers[w->layer];
     int64_t                width    = config->n_heads * config->d_head;
     hl_walk_stream         original = { .x = w->original };
+    const repair_lane     *lane     = &w->lanes[0];
     bool                   wanted   = false;
 
     for (int64_t i = 0; i < w->n_cases; i++)
         wanted = wanted || (w->cases[i].means && w->cases[i].stream != NULL);
     if (wanted) {
         for (int64_t i = 0; i < config->n_heads; i++)
-            w->heads[i] = i;
-        original.z       = w->z;
-        original.heads   = w->heads;
+            lane->heads[i] = i;
+        original.z       = lane->z;
+        original.heads   = lane->heads;
         original.n_heads = config->n_heads;
     }
-    HL_NEED(hl_walk_step(w->walk, &original, layer));
+    HL_NEED(hl_walk_step(w->walk, &original, w->layer));
+    hl_parallel(w->n_threads, w->n_tokens, PANEL_ROWS, weigh_rows, w);
     for (int64_t i = 0; i < width && wanted; i++) {
         double sum = 0.0;
 
         for (int64_t row = 0; row < w->n_solved; row++)
-            sum += (double)w->z[row * width + i];
+            sum += (double)lane->z[row * width + i];
         w->means[i] = (float)(sum / (double)w->n_solved);
     }
     return HL_OK;
 }
 
-static hl_status run_case(repair_work *w, repair_case *c, int64_t layer)
+/* Moves the stream of the lane's case. */
+static hl_status walk_lane(repair_work *w, repair_lane *lane)
 {
-    hl_walk_stream pruned = { .x = c->stream, .gates = c->gates, .z = w->z, .heads = w->heads };
+    hl_walk_stream pruned = { .x       = lane->c->stream,
+                              .gates   = lane->c->gates,
+                              .z       = lane->c->means ? NULL : lane->z,
+                              .heads   = lane->heads,
+                              .n_heads = lane->n_kept };
 
-    list_kept(w, c, layer);
-    pruned.n_heads = w->n_kept;
-    if (c->means)
-        pruned.z = NULL;
-    HL_NEED(hl_walk_step(w->walk, &pruned, layer));
-    if (w->config->layers[layer].n_heads == 0)
+    HL_NEED(hl_walk_step(w->walk, &pruned, w->layer));
+    lane->c->out->info.n_empty += w->config->layers[w->layer].n_heads > 0 && lane->n_kept == 0;
+    return HL_OK;
+}
+
+/* Compensates for the heads that the cases of lanes [first, end) lack. */
+static void mend_lanes(void *context, int64_t first, int64_t end, int member)
+{
+    const repair_work *w = context;
+    (void)member;
+
+    for (repair_lane *lane = w->lanes + first; lane < w->lanes + end; lane++)
+        hl_keep_error(&lane->error, lane->c->means ? add_means(w, lane) : solve_layer(w, lane));
+}
+
+/* Takes a layer with as many cases as there are lanes, from *next on. */
+static hl_status run_cases(repair_case **next, repair_work *w)
+{
+    int64_t n = 0;
+
+    for (; *next < w->cases + w->n_cases && n < w->n_lanes; (*next)++) {
+        if ((*next)->stream == NULL)
+            continue;
+        begin_lane(&w->lanes[n], w, *next);
+        HL_NEED(walk_lane(w, &w->lanes[n++]));
+    }
+    if (w->config->layers[w->layer].n_heads == 0)
         return HL_OK;
-    c->out->info.n_empty += w->n_kept == 0;
-    return c->means ? add_means(w, c, layer) : solve_layer(w, c, layer);
+    if (n == 1) /* the solver has all threads */
+        mend_lanes(w, 0, 1, 0);
+    else
+        hl_parallel(w->n_threads, n, 1, mend_lanes, w);
+    for (int64_t i = 0; i < n; i++)
+        HL_NEED(hl_fail_kept(&w->lanes[i].error));
+    return HL_OK;
 }
 
 /* Gives streams to cases that differ from all others from this layer on. */
-static hl_status part_streams(repair_work *w, int64_t layer)
+static hl_status part_streams(repair_work *w)
 {
     size_t count = (size_t)(w->n_tokens * w->config->d_model);
 
     for (repair_case *c = w->cases; c < w->cases + w->n_cases; c++) {
         const repair_case *same = NULL;
 
-        if (c->stream != NULL || find_same(&same, w, c, layer))
+        if (c->stream != NULL || find_same(&same, w, c, w->layer))
             continue;
         HL_NEED(HL_ALLOC(&c->stream, count));
-        (void)find_same(&same, w, c, layer - 1);
+        (void)find_same(&same, w, c, w->layer - 1);
         memcpy(c->stream, same != NULL ? same->stream : w->original, count * sizeof *c->stream);
     }
     return HL_OK;
@@ -716,12 +793,11 @@ static hl_status part_streams(repair_work *w, int64_t layer)
 
 static hl_status run_layer(repair_work *w, int64_t layer)
 {
-    HL_NEED(part_streams(w, layer));
-    HL_NEED(run_original(w, layer));
-    for (repair_case *c = w->cases; c < w->cases + w->n_cases; c++) {
-        if (c->stream != NULL)
-            HL_NEED(run_case(w, c, layer));
-    }
+    w->layer = layer;
+    HL_NEED(part_streams(w));
+    HL_NEED(run_original(w));
+    for (repair_case *next = w->cases; next < w->cases + w->n_cases;)
+        HL_NEED(run_cases(&next, w));
     return HL_OK;
 }
 
@@ -820,31 +896,31 @@ static hl_status restore_layer(repair_work *w, int64_t layer)
     hl_repair_layer *out = &w->cases[0].out->layers[info->n_layers];
 
     snprintf(name, sizeof name, "repair.%" PRId64, layer);
-    const double *row = hl_sweep_state_get(w->state, name, ROW_LENGTH);
-    list_kept(w, &w->cases[0], layer);
-    if (row == NULL || row[0] != (double)w->n_kept || !is_type(row[4], param, d_head) ||
+    const double *row    = hl_sweep_state_get(w->state, name, ROW_LENGTH);
+    int64_t       n_kept = count_kept(w, &w->cases[0], layer);
+    if (row == NULL || row[0] != (double)n_kept || !is_type(row[4], param, d_head) ||
         !is_type(row[6], param, d_head))
         return bad_state(w, name);
     values->dtype = (hl_dtype)row[4];
-    *out          = (hl_repair_layer){ .layer  = layer,
-                                       .n_kept = w->n_kept,
-                                       .n_unknowns =
-                                           (int64_t)(w->n_kept * d_head) + (param->bias.tensor != NULL),
-                                       .before         = row[2],
-                                       .after          = row[3],
-                                       .stored         = param->weight.dtype,
-                                       .dtype          = values->dtype,
-                                       .rounding       = row[5],
-                                       .first          = (hl_dtype)row[6],
-                                       .first_rounding = row[7],
-                                       .ridge          = row[8] };
+    *out =
+        (hl_repair_layer){ .layer      = layer,
+                           .n_kept     = n_kept,
+                           .n_unknowns = (int64_t)(n_kept * d_head) + (param->bias.tensor != NULL),
+                           .before     = row[2],
+                           .after      = row[3],
+                           .stored     = param->weight.dtype,
+                           .dtype      = values->dtype,
+                           .rounding   = row[5],
+                           .first      = (hl_dtype)row[6],
+                           .first_rounding = row[7],
+                           .ridge          = row[8] };
     HL_NEED(hl_alloc((void **)&values->weight, (size_t)d_model,
                      (size_t)param->weight.n_columns * sizeof *values->weight));
     snprintf(name, sizeof name, "repair.%" PRId64 ".weight", layer);
     if (!get_floats(values->weight, w, name, d_model * param->weight.n_columns))
         return bad_state(w, name);
     info->n_layers++;
-    info->n_empty += w->n_kept == 0;
+    info->n_empty += n_kept == 0;
     info->n_short += out->n_unknowns > w->n_tokens;
     if (param->bias.tensor == NULL)
         return HL_OK;
@@ -923,7 +999,7 @@ hl_status hl_repair_check(const hl_model *model)
 }
 
 /* Counts everything allocated beside the session; results are floats. */
-static double count_memory(const repair_work *w, int64_t n_cases)
+static double count_memory(const repair_work *w, int64_t n_cases, int64_t n_lanes)
 {
     const hl_config *config = w->config;
     double           width = 0.0, results = 0.0;
@@ -935,21 +1011,42 @@ static double count_memory(const repair_work *w, int64_t n_cases)
         results += w->scores ? 0.0 : 2.0 * (double)config->d_model * n_in * sizeof(float);
     }
     double streams = (double)w->n_tokens * sizeof(float) *
-                     ((double)(1 + n_cases) * (double)config->d_model + width);
-    double sums = 2.0 * (double)hl_squares_bytes((int64_t)width, config->d_model);
-    double work =
-        (double)config->d_model * (4.0 * width + (double)w->n_threads * PANEL_ROWS) * sizeof(float);
+                     ((double)(1 + n_cases) * (double)config->d_model + (double)n_lanes * width);
+    double sums = 2.0 * (double)n_lanes * (double)hl_squares_bytes((int64_t)width, config->d_model);
+    double work = (double)(n_lanes * config->d_model) *
+                  (4.0 * width + (double)w->n_threads * PANEL_ROWS) * sizeof(float);
 
     if (w->options.state_path != NULL)
         streams *= 3.0;
     return streams + sums + work + results + (double)hl_walk_bytes(w->walk);
 }
 
+static hl_status make_lanes(repair_work *w, size_t width)
+{
+    HL_NEED(HL_ALLOC_ZEROED(&w->lanes, (size_t)w->n_lanes));
+    for (int64_t i = 0; i < w->n_lanes; i++) {
+        HL_NEED(HL_ALLOC(&w->lanes[i].heads, (size_t)w->config->n_heads));
+        HL_NEED(hl_alloc((void **)&w->lanes[i].z, (size_t)w->n_tokens, width * sizeof(float)));
+    }
+    return HL_OK;
+}
+
+/* Chooses the number of lanes: one per thread, as far as the memory allows. */
+static void choose_lanes(repair_work *w)
+{
+    w->n_lanes = w->n_cases < w->n_threads ? w->n_cases : w->n_threads;
+    while (w->n_lanes > 1 &&
+           count_memory(w, w->n_cases, w->n_lanes) > (double)w->options.memory_bytes)
+        w->n_lanes--;
+}
+
 static hl_status begin_streams(repair_work *w)
 {
     const hl_config *config = w->config;
-    double           total  = count_memory(w, w->n_cases);
     int64_t          width  = 0;
+
+    choose_lanes(w);
+    double total = count_memory(w, w->n_cases, w->n_lanes);
 
     if (total > (double)w->options.memory_bytes)
         return hl_fail(
@@ -962,9 +1059,10 @@ static hl_status begin_streams(repair_work *w)
         width        = n_in > width ? n_in : width;
     }
     HL_NEED(HL_ALLOC(&w->means, (size_t)width));
+    HL_NEED(HL_ALLOC(&w->roots, (size_t)w->n_tokens));
     HL_NEED(hl_alloc((void **)&w->original, (size_t)w->n_tokens,
                      (size_t)config->d_model * sizeof *w->original));
-    return hl_alloc((void **)&w->z, (size_t)w->n_tokens, (size_t)width * sizeof *w->z);
+    return make_lanes(w, (size_t)width);
 }
 
 static hl_status report_progress(const repair_work *w, int64_t n_done)
@@ -1010,12 +1108,19 @@ static void free_cases(repair_work *w)
         hl_free(w->cases[i].gates);
         hl_free(w->cases[i].stream);
     }
+    for (int64_t i = 0; i < w->n_lanes && w->lanes != NULL; i++) {
+        hl_free(w->lanes[i].heads);
+        hl_free(w->lanes[i].z);
+    }
     hl_free(w->cases);
+    hl_free(w->lanes);
     hl_free(w->original);
-    hl_free(w->z);
     hl_free(w->means);
+    hl_free(w->roots);
     w->cases    = NULL;
-    w->original = w->z = w->means = NULL;
+    w->lanes    = NULL;
+    w->roots    = NULL;
+    w->original = w->means = NULL;
 }
 
 static void free_work(repair_work *w)
@@ -1023,7 +1128,6 @@ static void free_work(repair_work *w)
     free_cases(w);
     hl_walk_close(w->walk);
     hl_sweep_state_free(w->state);
-    hl_free(w->heads);
 }
 
 static hl_status complete_options(repair_work *w, const hl_repair_options *options)
@@ -1050,7 +1154,7 @@ static hl_status open_walk(repair_work *w, const hl_corpus *corpus, const hl_sco
                          w->options.n_threads));
     w->n_tokens = hl_walk_n_tokens(w->walk);
     w->n_solved = hl_walk_n_first(w->walk);
-    return HL_ALLOC(&w->heads, (size_t)w->config->n_heads);
+    return HL_OK;
 }
 
 /* Makes the cases; `ways` NULL: all are repaired. */
@@ -1094,7 +1198,7 @@ hl_status hl_repair_heads(hl_repair **out, const hl_model *model, const hl_corpu
 /* How many of the cases fit into memory side by side; 0 becomes 1, which then fails with the reason. */
 static int64_t count_fitting(const repair_work *w, int64_t n_cases)
 {
-    while (n_cases > 1 && count_memory(w, n_cases) > (double)w->options.memory_bytes)
+    while (n_cases > 1 && count_memory(w, n_cases, 1) > (double)w->options.memory_bytes)
         n_cases--;
     return n_cases;
 }
@@ -1172,7 +1276,6 @@ hl_status hl_repair_by_means(hl_repair **out, const hl_model *model, const hl_he
     int64_t                          each = model->config->n_heads * model->config->d_head;
 
     *out = NULL;
-    HL_NEED(HL_ALLOC(&w.heads, (size_t)w.config->n_heads));
     HL_NEED(make_cases(&w, heads, NULL, 1));
     repair_case *c = &w.cases[0];
     for (int64_t layer = c->first; layer < w.config->n_layers; layer++) {

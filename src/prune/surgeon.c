@@ -294,7 +294,7 @@ static hl_status run_layer(surgeon_work *w, int64_t layer)
         scale = variance_of(w->x, w->n_tokens, s.n_out);
     scale *= (double)w->n_tokens;
     HL_NEED(hl_squares_new(&squares, s.n_in, 0, w->n_threads));
-    hl_squares_add(squares, w->z, NULL, NULL, w->n_tokens, 1.0);
+    hl_squares_add(squares, w->z, NULL, NULL, NULL, w->n_tokens, 1.0);
     HL_NEED(prepare(&s, w, squares, layer));
     if (w->gradients != NULL)
         HL_NEED(weigh_errors(&s, w->gradients[layer]));

@@ -757,13 +757,12 @@ static void say_best_repair(hl_sweep *s, int64_t ratio)
         beaten += i != best && rise.high < mended_at(s, i, ratio, 1 + HL_SWEEP_REPAIRED).low;
     name_row(name, sizeof name, s, best * s->options.n_ratios);
     say(s,
-        "Repaired, at ratio %.2g %s costs least: %+.4f nats per token (%+.4f to %+.4f), where "
-        "zeroing "
-        "the same heads costs %+.4f and their means as biases %+.4f; clearly less than %lld of the "
-        "other %lld orders repaired.",
-        s->ratios[ratio], name, rise.value, rise.low, rise.high, mended_at(s, best, ratio, 0).value,
-        mended_at(s, best, ratio, 1 + HL_SWEEP_MEAN).value, (long long)beaten,
-        (long long)s->n_fixed);
+        "Repaired, at ratio %.2g %s costs least: %+.4f nats per token%s, where zeroing the same "
+        "heads costs %+.4f and their means as biases %+.4f; clearly less than %lld of the other "
+        "%lld orders repaired.",
+        s->ratios[ratio], name, rise.value, range_of(rise, 4).text,
+        mended_at(s, best, ratio, 0).value, mended_at(s, best, ratio, 1 + HL_SWEEP_MEAN).value,
+        (long long)beaten, (long long)s->n_fixed);
 }
 
 static void say_repairs(hl_sweep *s)

@@ -364,6 +364,11 @@ double hl_profile_block_influence(const hl_profile *profile, int64_t layer)
     return moments_at(profile, HL_TABLE_INFLUENCE_COUNT, layer).mean;
 }
 
+hl_moments hl_profile_recall(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    return moments_at(profile, HL_TABLE_RECALL_COUNT, hl_cell(profile, layer, head));
+}
+
 double hl_profile_output_norm(const hl_profile *profile, int64_t layer, int64_t head)
 {
     double  sum     = 0.0;

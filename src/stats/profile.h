@@ -110,6 +110,7 @@ typedef struct hl_profile_mask {
     int64_t window_sink;   /* number of first keys that the window does not hide */
     bool    window_blocks; /* the window is the row's block of window_left + 1 positions */
     bool    has_sink;      /* a learned sink: one additional outcome */
+    int64_t n_chosen;      /* keys that an indexer chooses for a row; 0: there is no indexer */
     int64_t n_keys; /* cross-attention: the number of keys, none of which is a row's own; 0: the
                             * keys are the sequence's */
 } hl_profile_mask;
@@ -185,6 +186,8 @@ void      hl_profile_kernels_close(hl_profile *profile, const hl_layer_rows *row
 int hl_profile_threads(const hl_profile *profile, int64_t n_values);
 /* Adds 1 - cos of a block's input and output, for one row. */
 void hl_profile_influence(hl_profile *profile, int64_t layer, double influence);
+/* Adds the mass of one row's full softmax on the keys that an indexer chose. */
+void hl_profile_recall_add(hl_profile *profile, int64_t layer, int64_t head, double recall);
 void hl_profile_loss(hl_profile *profile, double nll);
 void hl_profile_set_probe(hl_profile *profile, int64_t layer, int64_t head, hl_probe probe,
                           double score);

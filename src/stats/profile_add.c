@@ -473,6 +473,11 @@ void hl_profile_influence(hl_profile *profile, int64_t layer, double influence)
     add_single(profile, HL_TABLE_INFLUENCE_COUNT, layer, influence);
 }
 
+void hl_profile_recall_add(hl_profile *profile, int64_t layer, int64_t head, double recall)
+{
+    add_single(profile, HL_TABLE_RECALL_COUNT, hl_cell(profile, layer, head), recall);
+}
+
 void hl_profile_loss(hl_profile *profile, double nll)
 {
     hl_counts(profile, HL_TABLE_NLL_BROKEN)[0] += !hl_fixed_fits(nll);

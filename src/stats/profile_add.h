@@ -78,7 +78,8 @@ typedef struct hl_sampled_row {
     int64_t              index; /* index into (n_batch, n_patterns) */
     hl_pattern_place     place;
     bool                 has_sink;
-    bool                 is_cross; /* no key is the row's own */
+    bool                 is_cross;   /* no key is the row's own */
+    bool                 leaves_out; /* an indexer chose among its keys */
 } hl_sampled_row;
 
 typedef struct hl_profile_flight {

@@ -127,6 +127,19 @@ static hl_status make_means(double **out, const hl_profile *profile)
     return status;
 }
 
+/* Was anything counted in the table, or in that of its counts? */
+static bool has_counts(const hl_profile *profile, hl_table table)
+{
+    const hl_table_form *form   = hl_table_form_of(table);
+    hl_table             counts = form->kind == HL_KIND_COUNT ? table : form->counts;
+
+    for (int64_t i = 0; i < hl_table_count(profile, counts); i++) {
+        if (hl_counts(profile, counts)[i] > 0)
+            return true;
+    }
+    return false;
+}
+
 hl_status hl_profile_write_state(const hl_profile *profile, const char *path, const char *state)
 {
     HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
@@ -140,7 +153,7 @@ hl_status hl_profile_write_state(const hl_profile *profile, const char *path, co
     if (state != NULL)
         hl_safetensors_add_metadata(writer, HL_PROFILE_STATE, state);
     for (hl_table table = 0; table < HL_N_TABLES; table++) {
-        if (table != HL_TABLE_NLL_BROKEN || hl_profile_broken_losses(profile) > 0)
+        if (!hl_table_is_optional(table) || has_counts(profile, table))
             add_table(writer, profile, table);
     }
     hl_table_shape(tensor.shape, profile, HL_TABLE_COUNT);
@@ -311,7 +324,7 @@ static hl_status check_tensor(const hl_tensor *tensor, hl_dtype dtype, const int
                    wanted);
 }
 
-/* *out is NULL for what files of earlier formats lack, and files without broken losses. */
+/* *out is NULL for what files of earlier formats lack, and for tables without counts. */
 static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
                             const hl_profile *profile, hl_table table)
 {
@@ -322,7 +335,7 @@ static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
     *out = hl_safetensors_find(file, form->name);
     if (*out == NULL && format_of(file) < format_with(table))
         return HL_OK;
-    if (*out == NULL && table == HL_TABLE_NLL_BROKEN)
+    if (*out == NULL && hl_table_is_optional(table))
         return HL_OK;
     if (*out == NULL)
         return hl_fail(HL_BAD_INPUT, "tensor '%s' is missing", form->name);

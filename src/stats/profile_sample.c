@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "kernels/likeness.h"
+#include "kernels/pattern.h"
 #include "stats/profile_add.h"
 #include "stats/profile_tables.h"
 
@@ -294,11 +295,12 @@ static int64_t find_samples(hl_sampled_row *out, const hl_profile_batch *batch,
 
         if (place.keys.end > 0)
             out[n++] = (hl_sampled_row){
-                .rows     = rows,
-                .index    = i,
-                .place    = place,
-                .has_sink = mask->has_sink,
-                .is_cross = mask->n_keys > 0,
+                .rows       = rows,
+                .index      = i,
+                .place      = place,
+                .has_sink   = mask->has_sink,
+                .is_cross   = mask->n_keys > 0,
+                .leaves_out = mask->n_chosen > 0 && hl_visible_count(place.keys) > mask->n_chosen,
             };
     }
     return n;
@@ -332,15 +334,35 @@ hl_status hl_profile_samples_open(hl_profile *profile, const hl_layer_rows *rows
     return HL_OK;
 }
 
+/* Of a row of sparse attention that does not see all keys: how much of the mass of the full softmax is on
+ * the keys that it sees, from the lse of both. */
+static void add_recall(hl_profile *profile, const hl_sampled_row *sample, int64_t head)
+{
+    const hl_layer_rows *rows     = sample->rows;
+    const hl_observed   *observed = rows->observed;
+    int64_t              sequence = sample->index / rows->n_patterns;
+    int64_t              place =
+        (sequence * rows->n_heads + head) * rows->n_patterns + sample->index % rows->n_patterns;
+
+    if (!sample->leaves_out || observed == NULL || observed->exact == NULL ||
+        observed->full == NULL)
+        return;
+    double recall = exp(observed->exact[place].lse - observed->full[place].lse);
+    if (isfinite(recall))
+        hl_profile_recall_add(profile, rows->layer, head, fmin(recall, 1.0));
+}
+
 void hl_profile_samples_head(hl_profile *profile, const hl_layer_rows *rows, int64_t head,
                              int member)
 {
     const hl_profile_flight *flight  = profile->flight;
     float                   *scratch = flight->row + member * rows->n_keys;
 
-    for (int64_t i = 0; i < flight->n_found; i++)
+    for (int64_t i = 0; i < flight->n_found; i++) {
         flight->totals[i * rows->n_heads + head] =
             add_sample(profile, &flight->samples[i], head, scratch);
+        add_recall(profile, &flight->samples[i], head);
+    }
 }
 
 void hl_profile_samples_pairs(hl_profile *profile, const hl_layer_rows *rows, int64_t head)

@@ -72,6 +72,8 @@ static const hl_table_form forms[HL_N_TABLES] = {
     WIDES(NLL, "nll.", 1),
     TABLE(NLL_BROKEN, "nll.broken", I64, COUNT, 0, 1),
 
+    WIDES(RECALL, "recall.", L, H),
+
     TABLE(PROBE, "probe", F64, SCORE, 0, L, H, HL_N_PROBES),
     TABLE(TOTALS, "totals", I64, COUNT, 0, 2),
     TABLE(TEXT, "text", U64, HASH, 0, 1),

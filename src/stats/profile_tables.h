@@ -54,8 +54,11 @@ typedef enum hl_table {
     HL_TABLE_INFLUENCE_SQUARES, /* (L) each */
     HL_TABLE_NLL_COUNT,
     HL_TABLE_NLL_SUM,
-    HL_TABLE_NLL_SQUARES,    /* (1) each */
-    HL_TABLE_NLL_BROKEN,     /* (1) in files only if it is not 0 */
+    HL_TABLE_NLL_SQUARES,  /* (1) each */
+    HL_TABLE_NLL_BROKEN,   /* (1) in files only if it is not 0 */
+    HL_TABLE_RECALL_COUNT, /* in files only with layers that have an indexer */
+    HL_TABLE_RECALL_SUM,
+    HL_TABLE_RECALL_SQUARES, /* (L, H) each */
     HL_TABLE_PROBE,          /* (L, H, 3) F64 */
     HL_TABLE_TOTALS,         /* (2) tokens, sequences */
     HL_TABLE_TEXT,           /* (1) U64: the sum of the sequences' hashes */
@@ -100,6 +103,12 @@ typedef struct hl_table_form {
 } hl_table_form;
 
 const hl_table_form *hl_table_form_of(hl_table table);
+
+/* Files lack a table of these if all of its counts are 0. */
+static inline bool hl_table_is_optional(hl_table table)
+{
+    return table >= HL_TABLE_NLL_BROKEN && table <= HL_TABLE_RECALL_SQUARES;
+}
 
 /* Files of unfinished work have this setting: where to continue. */
 #define HL_PROFILE_STATE "state"

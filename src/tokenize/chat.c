@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "tokenize/jinja.h"
 #include "tokenize/tokenizer.h"
 
 typedef struct chat_style {
@@ -293,14 +294,6 @@ static void put_special(chat_writer *w, hl_special which)
               hl_vocab_spelling(&w->tokenizer->vocab, w->tokenizer->special[which]));
 }
 
-static hl_chat_role role_of(const char *name)
-{
-    if (strcmp(name, "system") == 0 || strcmp(name, "developer") == 0)
-        return HL_ROLE_SYSTEM;
-    return strcmp(name, "assistant") == 0 || strcmp(name, "model") == 0 ? HL_ROLE_ASSISTANT
-                                                                        : HL_ROLE_USER;
-}
-
 static bool is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -314,13 +307,13 @@ static void put_content(chat_writer *w, const hl_chat_message *message)
         bytes = (hl_bytes){ bytes.data + 1, bytes.n_bytes - 1 };
     while (w->style->trims && bytes.n_bytes > 0 && is_space(bytes.data[bytes.n_bytes - 1]))
         bytes.n_bytes--;
-    put_bytes(w, role_of(message->role), bytes);
+    put_bytes(w, hl_chat_role_of(message->role), bytes);
 }
 
 static void put_opening(chat_writer *w, const char *role)
 {
     put(w, w->style->open);
-    put(w, role_of(role) == HL_ROLE_ASSISTANT ? w->style->assistant : role);
+    put(w, hl_chat_role_of(role) == HL_ROLE_ASSISTANT ? w->style->assistant : role);
     put(w, w->style->after_role);
 }
 
@@ -368,7 +361,7 @@ static void put_message(chat_writer *w, const hl_chat_message *message,
                         const hl_chat_message *system)
 {
     put_opening(w, message->role);
-    if (has_dates(w) && role_of(message->role) == HL_ROLE_SYSTEM)
+    if (has_dates(w) && hl_chat_role_of(message->role) == HL_ROLE_SYSTEM)
         put(w, LLAMA31_DATES);
     if (system != NULL) {
         put_content(w, system);
@@ -385,7 +378,7 @@ static void put_mistral(chat_writer *w, const hl_chat_message *message,
 {
     const char *template = w->tokenizer->chat_template;
 
-    if (role_of(message->role) == HL_ROLE_ASSISTANT) {
+    if (hl_chat_role_of(message->role) == HL_ROLE_ASSISTANT) {
         if (contains(template, "\" \" + message") || contains(template, "' ' + message"))
             put(w, " ");
         put_content(w, message);
@@ -409,7 +402,7 @@ static void put_messages(chat_writer *w, const hl_chat_message *messages, size_t
                                            * formats without a system role */
 
     for (size_t i = 0; i < n_messages; i++) {
-        hl_chat_role role = role_of(messages[i].role);
+        hl_chat_role role = hl_chat_role_of(messages[i].role);
         if (w->style->no_system && role == HL_ROLE_SYSTEM) {
             system = &messages[i];
             continue;
@@ -457,7 +450,7 @@ hl_status hl_chat_render(hl_chat **out, const hl_tokenizer *tokenizer,
     if (w.style == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "no chat format %d", (int)chosen.format);
     chat->format = w.style->format;
-    put_start(&w, n_messages == 0 || role_of(messages[0].role) == HL_ROLE_SYSTEM);
+    put_start(&w, n_messages == 0 || hl_chat_role_of(messages[0].role) == HL_ROLE_SYSTEM);
     put_messages(&w, messages, n_messages);
     if (!chosen.no_prompt && w.style->format != HL_CHAT_MISTRAL)
         put_opening(&w, "assistant");

@@ -51,6 +51,18 @@ bool hl_char_is(hl_char_class wanted, uint32_t code_point)
         return category == UTF8PROC_CATEGORY_MN;
     case HL_CHAR_WORD:
         return is_word(code_point, category);
+    case HL_CHAR_LETTER:
+        return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+    case HL_CHAR_UPPER:
+        return category == UTF8PROC_CATEGORY_LU;
+    case HL_CHAR_LOWER:
+        return category == UTF8PROC_CATEGORY_LL;
+    case HL_CHAR_TITLE:
+        return category == UTF8PROC_CATEGORY_LT;
+    case HL_CHAR_DECIMAL:
+        return category == UTF8PROC_CATEGORY_ND;
+    case HL_CHAR_PRINTABLE:
+        return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_SO;
     }
     return false;
 }
@@ -63,6 +75,34 @@ size_t hl_char_lowercase(uint32_t out[2], uint32_t code_point)
         return 2;
     }
     out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)code_point);
+    return 1;
+}
+
+/* Letters whose upper case has several characters; the ligatures lose their own character. */
+static const struct {
+    uint32_t letter;
+    uint32_t upper[3];
+} special_cases[] = {
+    { 0xdf, { 'S', 'S' } },        { 0x149, { 0x2bc, 'N' } },     { 0x1f0, { 'J', 0x30c } },
+    { 0xfb00, { 'F', 'F' } },      { 0xfb01, { 'F', 'I' } },      { 0xfb02, { 'F', 'L' } },
+    { 0xfb03, { 'F', 'F', 'I' } }, { 0xfb04, { 'F', 'F', 'L' } }, { 0xfb05, { 'S', 'T' } },
+    { 0xfb06, { 'S', 'T' } },      { 0x587, { 0x535, 0x552 } },
+};
+
+size_t hl_char_uppercase(uint32_t out[3], uint32_t code_point, bool title)
+{
+    for (size_t i = 0; i < sizeof special_cases / sizeof *special_cases; i++) {
+        size_t n = 0;
+        if (special_cases[i].letter != code_point)
+            continue;
+        for (; n < 3 && special_cases[i].upper[n] != 0; n++) {
+            uint32_t c = special_cases[i].upper[n];
+            out[n]     = title && n > 0 ? (uint32_t)utf8proc_tolower((utf8proc_int32_t)c) : c;
+        }
+        return n;
+    }
+    out[0] = (uint32_t)(title ? utf8proc_totitle((utf8proc_int32_t)code_point)
+                              : utf8proc_toupper((utf8proc_int32_t)code_point));
     return 1;
 }
 

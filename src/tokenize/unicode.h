@@ -16,12 +16,21 @@ typedef enum hl_char_class {
     HL_CHAR_MARK,           /* category M                                */
     HL_CHAR_ACCENT,         /* Mn only                                   */
     HL_CHAR_WORD,           /* \w of a Unicode regular expression        */
+    HL_CHAR_LETTER,         /* category L                                */
+    HL_CHAR_UPPER,          /* Lu                                        */
+    HL_CHAR_LOWER,          /* Ll                                        */
+    HL_CHAR_TITLE,          /* Lt                                        */
+    HL_CHAR_DECIMAL,        /* Nd                                        */
+    HL_CHAR_PRINTABLE,      /* assigned; no control and no separator     */
 } hl_char_class;
 
 bool hl_char_is(hl_char_class wanted, uint32_t code_point);
 
 /* The lowercase of a character: one or two characters. */
 size_t hl_char_lowercase(uint32_t out[2], uint32_t code_point);
+
+/* The uppercase of a character, or its form at the start of a title: one to three characters. */
+size_t hl_char_uppercase(uint32_t out[3], uint32_t code_point, bool title);
 
 /* Full decomposition, canonical or compatibility; 1 to HL_MAX_DECOMPOSITION characters. */
 #define HL_MAX_DECOMPOSITION 32

@@ -76,12 +76,16 @@ END
 
 run verify --help
 expect "help of a command" 0 <<'END'
-usage: headlight verify [options] CASE.safetensors... | MODEL...
+usage: headlight verify [options] CASE.safetensors... | NAME.json... | MODEL...
 
 Runs golden cases on every back end that this CPU has, and prints the largest error
 of each output beside its tolerance.  A CASE is an attention case (forward and
 backward) or a file of quantized blocks, NAME.blocks beside NAME.values, which must
 match exactly.  Exit status 1 if an error exceeds its tolerance.
+
+NAME.json is an array of conversations with the texts that another program
+rendered of them, and NAME.jinja beside it the chat template.  All texts must be
+equal, or refused with the same error.
 
 A MODEL is a folder, a .gguf or a .bin.  Its tokens and expected outputs come from
 expected.safetensors in the folder, or from --expected.  Without either, the fused
@@ -92,7 +96,8 @@ With --off or --gates, logits are compared with masked_logits if those were made
 with the same heads disabled; else rows are compared as without a file.
 
 --write stores the outputs of --backend, or of the back end that would be chosen at
-run time, under the case's own tensor names; it takes one case.
+run time, under the case's own tensor names; it takes one case.  For NAME.json it
+stores the rendered texts in the same form.
 
 options:
       --backend NAME        verify only this back end (scalar, avx2, avx512,

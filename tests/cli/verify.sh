@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 27
+plan 31
 
 run verify --backend scalar "$cases"/segments.safetensors
 blur_numbers
@@ -146,4 +146,26 @@ cp "$blocks" "$scratch/blocks.safetensors"
 printf '\x7f' | dd of="$scratch/blocks.safetensors" bs=1 seek=$(($(stat -c %s "$blocks") - 1)) conv=notrunc status=none
 run verify --backend scalar "$scratch/blocks.safetensors"
 expect_line "a value that differs" 1 '^  BF16 .*!  FAIL$'
+
+# Chat templates: Jinja2 3.1.6 rendered the texts.
+printf '{%% for m in messages %%}[{{ m.role }}] {{ m.content|trim }}\n{%% endfor %%}{{ x + 1 }}' >"$scratch/talk.jinja"
+cat >"$scratch/talk.json" <<'END'
+[{"messages": [{"role": "user", "content": " Hi "}], "add_generation_prompt": true, "options": {"x": 1}, "text": "[user] Hi\n2"},
+ {"messages": [], "add_generation_prompt": true, "options": {"x": "a"}, "error": "TypeError: can only concatenate str (not \"int\") to str"}]
+END
+run verify "$scratch/talk.json" --write "$scratch/ours.json"
+expect "a chat template" 0 <<'END'
+talk                2 of 2 conversations are equal   ok
+1 chat template: 2 of 2 conversations are equal
+END
+cp "$scratch/talk.jinja" "$scratch/ours.jinja"
+run verify "$scratch/ours.json"
+expect_line "what was written is read again" 0 '^1 chat template: 2 of 2 conversations are equal$'
+sed -i 's/Hi\\n2/Hi\\n3/' "$scratch/talk.json"
+run verify "$scratch/talk.json"
+expect_line "a text that differs" 1 'conversation 0, byte 10: ours .*\[user\] Hi'
+rm "$scratch/talk.jinja"
+run verify "$scratch/talk.json"
+expect_line "no template" 3 'talk.jinja'
+
 finish

@@ -235,7 +235,8 @@ class Models(unittest.TestCase):
                                     "0.1", "--keep", "L1,previous", "--repair", "none", "--no-timing", "--json", "-o", out))
         found = self.model.frontier(files=self.path("budget.txt"), context=64, max_tokens=1024,
                                     rankers=["output-norm"], until_loss=0.1,
-                                    keep=["L1", "previous"])
+                                    keep=["L1", "previous"], repair=False)
+        self.assertFalse(found.repaired)
         self.assertEqual(found.heads, wanted["removed_heads"])
         self.assertFalse([head for head in found.heads if head.startswith("L1H")])
         budget = wanted["budget"]
@@ -246,6 +247,14 @@ class Models(unittest.TestCase):
         self.assertEqual(found.recommended.tensor_bytes, wanted["after"]["tensor_bytes"])
         with open(out + "/model.safetensors", "rb") as a, open(own + "/model.safetensors", "rb") as b:
             self.assertEqual(a.read(), b.read())
+        repaired = json.loads(program("prune", DEMO, "--text", self.path("budget.txt"), "-c", "64",
+                                      "--max-tokens", "512", "--by", "output-norm", "--until-bytes",
+                                      "14500000", "--no-timing", "--json", "-o", own + "-repaired"))
+        found = self.model.frontier(files=self.path("budget.txt"), context=64, max_tokens=512,
+                                    rankers=["output-norm"], until_bytes=14500000)
+        self.assertTrue(found.repaired and repaired["budget"]["repaired"])
+        self.assertEqual(found.heads, repaired["removed_heads"])
+        self.assertEqual(found.recommended.rise, repaired["budget"]["rise"])
         for options, message in (({"until_loss": -1.0}, "wanted more than 0"),
                                  ({"until_bytes": 1000}, "no number of heads makes the model as small"),
                                  ({"rankers": ["entropi"]}, "no ranker is called 'entropi'"),

@@ -200,7 +200,7 @@ class Torch(unittest.TestCase):
                         wanted = run(leaves, upstream, **options)
                     for a, b in zip(found, wanted):
                         self.assertTrue(torch.equal(a, b))
-                    if layout == "merged":  # merging the heads copies nothing
+                    if layout == "merged":  # merging the heads does not copy
                         self.assertTrue(found[0].transpose(1, 2).is_contiguous())
         self.assertEqual(n_direct, 64)
         with self.assertRaisesRegex(RuntimeError, "once_differentiable"):

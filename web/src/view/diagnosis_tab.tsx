@@ -162,7 +162,7 @@ function Causes({ causes }: { causes: Cause[] }) {
                         <dt>{cause.name}</dt>
                         {cause.for ? <dd>For it: {cause.for}</dd> : null}
                         {cause.against ? <dd>Against it: {cause.against}</dd> : null}
-                        <dd>To tell: {cause.command}</dd>
+                        <dd>To find out: {cause.command}</dd>
                     </div>
                 ))}
             </dl>
