@@ -7,7 +7,6 @@
 #include "fuzz.h"
 #include "model/config.h"
 #include "model/roles.h"
-#include "model/rope.h"
 
 static void check_layer(const hl_config *config, int64_t index)
 {

@@ -19,7 +19,7 @@
 #include "prune/means.h"
 #include "prune/repair.h"
 #include "tokenize/tokenizer.h"
-#include "tokenize/vocab_export.h"
+#include "tokenize/vocab_source.h"
 
 static const char *const form_names[HL_N_PRUNE_FORMS] = {
     [HL_PRUNE_AUTO]    = "auto",
@@ -46,7 +46,7 @@ hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_p
 
 /* Heads are removed where llama.cpp has an architecture that loads the result (model/export_gguf.h),
  * and zeroed elsewhere.  The vocabulary is written too: that of a GGUF file unchanged, a
- * tokenizer.json as far as the format can hold it (tokenize/vocab_export.h), a llama2.c tokenizer.bin
+ * tokenizer.json as far as the format can hold it (tokenize/vocab_source.h), a llama2.c tokenizer.bin
  * by its pieces.  Without a vocabulary that can be written, the file says "no_vocab" and runs on token
  * ids, and the report gives the reason. */
 
