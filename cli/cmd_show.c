@@ -455,15 +455,18 @@ static void print_shape(const hl_sheet *shape)
 {
     int64_t row    = hl_cell_number(shape, 1, "range") >= 0.0 ? 1 : 0; /* normalized, or in nats */
     double  errors = hl_cell_number(shape, row, "later_errors");
-    char    text[256], sure[64] = "not tested: fewer than 4 windows";
+    double  third  = hl_cell_number(shape, row, "middle_third"); /* NaN: only two layers attend */
+    char    text[256], middle[32] = "", sure[64] = "not tested: fewer than 4 windows";
 
+    if (!isnan(third))
+        snprintf(middle, sizeof middle, "middle %.3f, ", third);
     if (!isnan(errors))
         snprintf(sure, sizeof sure, "%.1f standard errors", errors);
     snprintf(text, sizeof text,
-             "%s: first third %.3f, middle %.3f, last %.3f. Are later layers more specialized? %s "
+             "%s: first third %.3f, %slast %.3f. Are later layers more specialized? %s "
              "(%+.3f; %s)",
              hl_sheet_text(shape, row, hl_sheet_find(shape, "shape")),
-             hl_cell_number(shape, row, "first_third"), hl_cell_number(shape, row, "middle_third"),
+             hl_cell_number(shape, row, "first_third"), middle,
              hl_cell_number(shape, row, "last_third"),
              hl_sheet_text(shape, row, hl_sheet_find(shape, "later_specialized")),
              hl_cell_number(shape, row, "later_change"), sure);

@@ -7,7 +7,6 @@
 #include "fuzz.h"
 #include "model/config.h"
 #include "model/roles.h"
-#include "model/rope.h"
 
 static void check_layer(const hl_config *config, int64_t index)
 {
@@ -16,6 +15,7 @@ static void check_layer(const hl_config *config, int64_t index)
     PROMISE(layer->n_heads >= 0 && layer->n_heads <= config->n_heads);
     PROMISE(layer->n_heads == 0 || layer->n_kv_heads > 0);
     PROMISE(layer->n_heads == 0 || layer->n_heads % layer->n_kv_heads == 0);
+    PROMISE(isfinite(layer->deviations) && isfinite(layer->temper));
     PROMISE(layer->d_mlp >= 0 && layer->n_experts >= 0);
     PROMISE(isfinite(layer->attn_scale) && layer->attn_scale != 0.0);
     PROMISE(config->is_encoder || layer->n_heads == 0 ||
@@ -50,6 +50,8 @@ static void check_ropes(const hl_config *config)
 static void check_config(const hl_config *config)
 {
     PROMISE(config->n_layers >= 1 && config->n_layers <= HL_MAX_LAYERS);
+    PROMISE(config->n_streams >= 1 && config->n_streams <= HL_MAX_STREAMS);
+    PROMISE(config->d_ple_known >= 0 && config->d_ple_known <= config->d_vocab);
     PROMISE(config->d_model > 0 && config->d_vocab > 0 && config->d_embed > 0);
     PROMISE(config->d_head > 0 && config->d_head <= HL_MAX_HEAD_DIM);
     PROMISE(config->embed_scale > 0.0 && config->residual_scale > 0.0);

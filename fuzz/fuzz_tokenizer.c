@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "formats/gguf.h"
 #include "fuzz.h"
-#include "tokenize/vocab_export.h"
+#include "tokenize/vocab_source.h"
 
 static const char words[] =
     "Hello, w\xc3\xb6rld! ab abc  <s>\n1234 e\xcc\x81 \xe6\x97\xa5\xe6\x9c\xac \xff";

@@ -555,6 +555,18 @@ static void hostile_latents_and_layers_are_refused(void **state)
     refuse(MODEL("gemma4_text", GEMMA4 ", \"hidden_size_per_layer_input\": 4, "
                                        "\"vocab_size_per_layer_input\": 3"),
            HL_BAD_INPUT, "'vocab_size_per_layer_input' is 3");
+    refuse(MODEL("gemma3n_text", GEMMA4 ", \"altup_num_inputs\": 9"), HL_BAD_INPUT,
+           "'altup_num_inputs' is 9, wanted 2 to 8");
+    refuse(MODEL("gemma3n_text", GEMMA4 ", \"altup_active_idx\": 1"), HL_UNSUPPORTED,
+           "layers run on stream 1 ('altup_active_idx'), supported is 0");
+    refuse(MODEL("gemma3n_text", GEMMA4 ", \"laurel_rank\": 0"), HL_BAD_INPUT,
+           "'laurel_rank' is 0");
+    refuse(MODEL("gemma3n_text", GEMMA4 ", \"activation_sparsity_pattern\": [0.5, 1, 0, 0]"),
+           HL_BAD_INPUT, "'activation_sparsity_pattern' [1] is 1, wanted 0 to less than 1");
+    refuse(MODEL("gemma3n_text", GEMMA4 ", \"activation_sparsity_pattern\": [0.5]"), HL_BAD_INPUT,
+           "'activation_sparsity_pattern' has 1 entries");
+    refuse(MODEL("gemma3n_text", GEMMA4 ", \"num_kv_shared_layers\": 3"), HL_BAD_INPUT,
+           "layer 1 has no earlier layer of its kind with keys");
     refuse(MODEL("llama4_text", ", \"moe_layers\": [4]"), HL_BAD_INPUT,
            "'moe_layers' [0] is not a layer, 0 to 3");
     refuse(MODEL("phimoe", ", \"router_jitter_noise\": -1"), HL_BAD_INPUT,

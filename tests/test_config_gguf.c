@@ -6,7 +6,7 @@
 
 #include "formats/gguf.h"
 #include "kernels/quant.h"
-#include "model/rope.h"
+#include "model/config.h"
 
 enum { MAX_TENSORS = 64, D = 64, HEAD = 16, V = 12 };
 

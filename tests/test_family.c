@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
-#include "model/rope.h"
+#include "model/config.h"
 
 static const char *const families[] = {
     "bert",      "bloom",      "cohere",  "cohere2", "distilbert", "falcon",      "falcon_new",

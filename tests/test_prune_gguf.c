@@ -111,6 +111,92 @@ static void gguf_files_can_be_pruned(void **state)
     remove_folder(folder);
 }
 
+/* Families that have no form of their own: the file is copied, with zeros in its output projections. */
+static void any_file_is_copied_with_zeros(void **state)
+{
+    static const char *const names[] = {
+        "gguf2/jamba",   "gguf2/gemma3n",    "gguf2/deepseek_v3",      "gguf2/lfm2",
+        "gguf2/qwen3_5", "gguf2/nemotron_h", "gguf2/granitemoehybrid", "gguf/gemma2"
+    };
+    char folder[64], path[128], from[2100];
+    (void)state;
+
+    snprintf(folder, sizeof folder, "%s", new_folder());
+    snprintf(path, sizeof path, "%s/x.gguf", folder);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        hl_prune_report report;
+        choice          c = { 0 };
+
+        snprintf(from, sizeof from, "%s/%s.gguf", in_shared("golden"), names[i]);
+        if (!path_exists(from))
+            continue;
+        hl_model *model = open_model(from);
+        choose_ragged(&c, model);
+        run wanted = run_gated(model, &c);
+        assert_ok(hl_prune_write(&report, model, &c.list, NULL, path));
+        assert_int_equal(report.form, HL_PRUNE_MASKED);
+        assert_true(report.n_pruned > 0 && report.n_gone == 0);
+        run    seen  = run_file(path);
+        double error = difference(&wanted, &seen, N_TOKENS);
+        if (!(error <= 1e-5))
+            fail_msg("%s: off by %.2e", names[i], error);
+        assert_fails(HL_UNSUPPORTED, "only a Hugging Face folder can be written as a folder",
+                     hl_prune_write(NULL, model, &c.list,
+                                    &(hl_prune_options){ .form = HL_PRUNE_MASKED }, folder));
+        free(wanted.values);
+        free(seen.values);
+        hl_prune_report_clear(&report);
+        hl_model_close(model);
+    }
+    remove_folder(folder);
+}
+
+/* Returns the error of a file of this type, against gates in f32. */
+static double error_of(const hl_model *model, const choice *c, hl_dtype dtype, const char *path)
+{
+    run wanted = run_gated(model, c);
+
+    assert_ok(hl_prune_write(NULL, model, &c->list,
+                             &(hl_prune_options){ .form = HL_PRUNE_GGUF, .dtype = dtype }, path));
+    run    seen  = run_file(path);
+    double error = difference(&wanted, &seen, N_TOKENS);
+    free(wanted.values);
+    free(seen.values);
+    return error;
+}
+
+/* Blocks: whole ones become zeros in place, and a matrix whose heads share blocks changes its type. */
+static void blocks_of_zeroed_heads(void **state)
+{
+    static const hl_dtype types[] = { HL_DTYPE_Q8_0, HL_DTYPE_Q4_0 };
+    char                  folder[64], path[128], again[128];
+    (void)state;
+
+    snprintf(folder, sizeof folder, "%s", new_folder());
+    snprintf(path, sizeof path, "%s/x.gguf", folder);
+    snprintf(again, sizeof again, "%s/y.gguf", folder);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        hl_model *folder_model = open_model("tests/data/families/llama3");
+        choice    none = { 0 }, c = { 0 };
+        double    whole = error_of(folder_model, &none, types[i], path); /* of the type itself */
+
+        hl_model *model = open_model(path);
+        choose_ragged(&c, model);
+        run wanted = run_gated(model, &c);
+        assert_ok(hl_prune_write(NULL, model, &c.list,
+                                 &(hl_prune_options){ .form = HL_PRUNE_MASKED }, again));
+        run    seen  = run_file(again);
+        double error = difference(&wanted, &seen, N_TOKENS);
+        if (!(error <= whole)) /* the matrix is rounded once more */
+            fail_msg("%s: off by %.2e", hl_dtype_name(types[i]), error);
+        free(wanted.values);
+        free(seen.values);
+        hl_model_close(model);
+        hl_model_close(folder_model);
+    }
+    remove_folder(folder);
+}
+
 /* The golden Mistral has a window, for which this architecture has no key. */
 static void mistral_without_a_window(void **state)
 {
@@ -142,20 +228,6 @@ static void mistral_without_a_window(void **state)
     check_file(made, &uniform, path);
     remove_folder(made);
     remove_folder(folder);
-}
-
-/* Returns the error of a file of this type, against gates in f32. */
-static double error_of(const hl_model *model, const choice *c, hl_dtype dtype, const char *path)
-{
-    run wanted = run_gated(model, c);
-
-    assert_ok(hl_prune_write(NULL, model, &c->list,
-                             &(hl_prune_options){ .form = HL_PRUNE_GGUF, .dtype = dtype }, path));
-    run    seen  = run_file(path);
-    double error = difference(&wanted, &seen, N_TOKENS);
-    free(wanted.values);
-    free(seen.values);
-    return error;
 }
 
 /* Lower precision costs a pruned model about as much as the whole one.  (Rows of an output
@@ -445,6 +517,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_compute_what_gates_give),
+        cmocka_unit_test(any_file_is_copied_with_zeros),
+        cmocka_unit_test(blocks_of_zeroed_heads),
         cmocka_unit_test(gguf_files_can_be_pruned),
         cmocka_unit_test(mistral_without_a_window),
         cmocka_unit_test(other_types_open_and_run),

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "model/config.h"
-#include "model/rope.h"
 
 /* A model with heads of 16, which have 8 pairs. */
 #define CONFIG(type, rope)                                                                         \

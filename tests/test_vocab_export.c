@@ -5,7 +5,7 @@
 
 #include "formats/gguf.h"
 #include "tokenize/tokenizer.h"
-#include "tokenize/vocab_export.h"
+#include "tokenize/vocab_source.h"
 
 #define PREFIX "tokenizer.ggml."
 

@@ -39,7 +39,7 @@ def relative(seen, wanted):
 
 def flash_error(q, k, v, options, wanted):
     plain = set(options) <= {"causal", "scale"}
-    if not plain or (options.get("causal") and q.shape[2] != k.shape[2]):
+    if not plain or q.shape[3] != v.shape[3] or (options.get("causal") and q.shape[2] != k.shape[2]):
         return None
     group = q.shape[1] // k.shape[1]
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
@@ -54,8 +54,9 @@ def run_case(library, kernel, dtype, d, case, seed):
     n_batch, n_heads, n_kv, n_queries, n_keys, options = case
     torch.manual_seed(seed)
     options = dict(options)
-    q, k, v = (torch.randn(n_batch, heads, rows, d, device="cuda").to(dtype)
-               for heads, rows in ((n_heads, n_queries), (n_kv, n_keys), (n_kv, n_keys)))
+    d_value = 128 if d == 192 else d
+    q, k, v = (torch.randn(n_batch, heads, rows, width, device="cuda").to(dtype)
+               for heads, rows, width in ((n_heads, n_queries, d), (n_kv, n_keys, d), (n_kv, n_keys, d_value)))
     if options.pop("growing", False):  # scores grow toward key 0, so that maxima keep moving
         k = (k.float() * torch.linspace(12, 0.1, n_keys, device="cuda")[:, None]).to(dtype)
     arrays, known = {}, {}
@@ -90,7 +91,7 @@ def main():
     kernel = sys.argv[2] if len(sys.argv) > 2 else "auto"
     good = True
     for dtype in (torch.bfloat16, torch.float16):
-        for d in (64, 128, 256):
+        for d in (64, 128, 192, 256):
             for seed, case in enumerate(CASES):
                 good = run_case(library, kernel, dtype, d, case, seed) and good
     print("all good" if good else "SOME ARE BAD")

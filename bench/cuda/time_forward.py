@@ -1,10 +1,10 @@
 """time_forward.py - the CUDA forward with and without statistics, compared with cuDNN and flash.
 
-    python3 bench/cuda/time_forward.py build/libheadlight_cuda.so [KERNELS [LENGTHS]]
+    python3 bench/cuda/time_forward.py build/libheadlight_cuda.so [KERNELS [LENGTHS [WIDTHS]]]
 
-bf16, causal, 16384 tokens per batch, 2048 / d heads.  Each number is the median of the rounds.
+bf16, causal, 16384 tokens per batch, 2048 / d heads; d = 192 has values of 128.  Each number is the median of the rounds.
 In a round every method runs once, in random order, each timed by events around several calls.
-TFLOP/s counts 2 S^2 d per head, half of the full square's 4 S^2 d.  HEADLIGHT_JSON names a file for
+TFLOP/s counts S^2 (d + d_value) per head, half of the full square's.  HEADLIGHT_JSON names a file for
 the times of all rounds, in milliseconds per call."""
 import json
 import os
@@ -50,11 +50,12 @@ def time_once(run, n):
 
 
 def time_shape(library, d, length, kernels):
-    n_batch, n_heads = 16384 // length or 1, 2048 // d
-    q, k, v = (torch.randn(n_batch, n_heads, length, d, device="cuda", dtype=torch.bfloat16)
-               for _ in range(3))
-    methods = {"cudnn": sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v),
-               "flash": sdpa(SDPBackend.FLASH_ATTENTION, q, k, v)}
+    n_batch, n_heads, d_value = 16384 // length or 1, 2048 // d, 128 if d == 192 else d
+    q, k, v = (torch.randn(n_batch, n_heads, length, width, device="cuda", dtype=torch.bfloat16)
+               for width in (d, d, d_value))
+    methods = {"cudnn": sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v)}
+    if d == d_value:
+        methods["flash"] = sdpa(SDPBackend.FLASH_ATTENTION, q, k, v)
     if "HEADLIGHT_FA3" in os.environ:
         methods["flash3"] = flash3(q, k, v)
     for kernel in kernels:
@@ -64,7 +65,7 @@ def time_shape(library, d, length, kernels):
         lse = library.forward(q, k, v, statistics=("lse",), kernel=kernel, causal=True)["lse"]
         methods[f"{kernel} received"] = library.prepare_received(q, k, lse, kernel=kernel,
                                                                  causal=True)[0]
-    flops = 2.0 * length * length * d * n_heads * n_batch
+    flops = 1.0 * length * length * (d + d_value) * n_heads * n_batch
     times = {name: [] for name in methods}
     for name in list(methods):
         try:
@@ -99,7 +100,7 @@ def main():
         [1024, 2048, 4096, 8192, 16384, 32768]
     report = dict(device=torch.cuda.get_device_name(), torch=torch.__version__,
                   cudnn=torch.backends.cudnn.version(), rounds=ROUNDS, shapes=[])
-    for d in (64, 128, 256):
+    for d in [int(x) for x in sys.argv[4].split(",")] if len(sys.argv) > 4 else (64, 128, 192, 256):
         for length in lengths:
             flops, times = time_shape(library, d, length, kernels)
             report["shapes"].append(dict(d=d, length=length, flops=flops, ms=times))

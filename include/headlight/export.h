@@ -23,15 +23,15 @@ extern "C" {
 typedef enum hl_prune_form {
     HL_PRUNE_AUTO = 0, /* the form that saves the most: GGUF if the path ends in .gguf or the model
                         * is not a Hugging Face folder; else COMPACT, or MASKED if the family cannot
-                        * be compacted.  The report says which form was chosen */
-    HL_PRUNE_MASKED,   /* a Hugging Face folder with the same shapes: the heads' slices of the
-                        * output projections are zero, all other bytes are unchanged.  Saves no
-                        * memory and no time */
-    HL_PRUNE_COMPACT,  /* a Hugging Face folder with smaller shapes: the heads are removed from all
+                        * be compacted or written as GGUF.  The report says which form was chosen */
+    HL_PRUNE_MASKED,  /* a Hugging Face folder with the same shapes, or a copy of a GGUF file if the
+                        * path ends in .gguf: the heads' slices of the output projections are zero,
+                        * all else is unchanged.  Saves no memory and no time */
+    HL_PRUNE_COMPACT, /* a Hugging Face folder with smaller shapes: the heads are removed from all
                         * tensors.  Grouped query heads are removed as long as all groups stay
                         * equally large (a KV head together with the last of its query heads); the
                         * rest is zeroed */
-    HL_PRUNE_GGUF,     /* a GGUF file: heads are removed if llama.cpp can load the result, else
+    HL_PRUNE_GGUF,    /* a GGUF file: heads are removed if llama.cpp can load the result, else
                         * zeroed */
     HL_N_PRUNE_FORMS
 } hl_prune_form;

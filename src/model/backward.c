@@ -417,7 +417,7 @@ static hl_status back_together(hl_backward *b, float *dgates, const float *x, in
 
 /* The halves of blocks.h in reverse: forward to the middle, back through the second half, back
  * through the first.  The first half's results are still in the session's memory, because attention
- * and MLPs use different rows. */
+ * and MLPs use different rows, but for outputs that no norm reads again (session_memory.c). */
 static hl_status back_block(hl_backward *b, float *dgates, int64_t layer)
 {
     const float *x = b->stream + layer * stream_count(b);

@@ -28,7 +28,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/family.h"
-#include "model/rope.h"
 
 /* ------------------------------------------------------------------------------------ the fields */
 

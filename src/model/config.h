@@ -172,7 +172,7 @@ typedef enum hl_rope_kind {
     HL_ROPE_FACTORS,      /* short_factors divide the frequencies (GGUF's rope_freqs) */
 } hl_rope_kind;
 
-/* rope.h turns this into frequencies. */
+/* rope.c turns this into frequencies. */
 typedef struct hl_rope {
     hl_rope_kind kind;
     bool         interleaved; /* pairs (2i, 2i+1); else (i, i + n_dims/2)     */
@@ -399,5 +399,21 @@ int64_t hl_mixer_state_floats(const hl_config *config, hl_mixer mixer);
 bool    hl_config_has_mixer(const hl_config *config);
 /* Gives a layer the model's mixer instead of attention; for the rules of families. */
 void hl_config_put_mixer(hl_config *config, int64_t layer);
+
+/* ------------------------------------------------------------- rotary positions */
+
+struct hl_fields;
+
+/* Reads the rotary parameters from a file. */
+hl_status hl_rope_read_json(hl_config *config, const struct hl_fields *fields);
+hl_status hl_rope_read_gguf(hl_config *config, const struct hl_fields *fields);
+/* Fills in what follows from the parameters, once d_head and n_ctx are known. */
+hl_status hl_rope_fill(hl_config *config, const struct hl_fields *fields);
+
+/* out (n_dims/2): pair i at position p is rotated by p * out[i]; cos and sin are then multiplied
+ * by the attention factor. n_positions is the final length of the sequence; only dynamic and
+ * longrope depend on it. */
+void   hl_rope_frequencies(float *out, const hl_rope *rope, int64_t n_positions);
+double hl_rope_attention_factor(const hl_rope *rope, int64_t n_positions);
 
 #endif

@@ -25,9 +25,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "kernels/quant.h"
+#include "model/config.h"
 #include "model/family.h"
 #include "model/model.h"
-#include "model/rope.h"
 
 struct hl_gguf_export {
     const hl_model     *model;

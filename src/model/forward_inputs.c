@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "model/config.h"
 #include "model/forward.h"
 #include "model/model.h"
-#include "model/rope.h"
 
 /* The bound n_keys is a multiple of this; a recorded step is valid until it changes. */
 enum { KEY_STEP = 1024 };

@@ -22,7 +22,8 @@
  *
  * and GGUF's rope.freq_base, rope.scaling.* with the tensors rope_freqs (the result of llama3's
  * rule) and rope_factors_short / _long. */
-#include "model/rope.h"
+#include "model/config.h"
+#include "model/fields.h"
 
 #include <math.h>
 #include <string.h>

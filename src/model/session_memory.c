@@ -6,7 +6,7 @@
  *
  *     cache      2 * n_layers * n_batch * n_ctx * n_kv_heads * d_head  elements
  *     states     2 * n_batch * floats of hl_mixer_state_floats, for each layer with a mixer
- *     rows       N * (5 d_model + 2 (n_heads + n_kv_heads) d_head + 3 d_mlp)  elements
+ *     rows       N * (4 or 5 d_model + 2 (n_heads + n_kv_heads) d_head + 3 d_mlp)  elements
  *     statistics N * n_heads * 11 numbers
  *     panels     a part of a weight as floats, for every thread
  *
@@ -297,6 +297,22 @@ static void plan_mixers(plan *p, hl_session *session)
     rows->mix_step = hl_arena_take(&p->rows, n, mixer->d_head, d->size);
 }
 
+/* Whether the outputs of two branches are needed at a time: they are added together, or gradients
+ * (backward.c) read an output again, before its norm. */
+static bool keeps_branches(const hl_config *config)
+{
+    bool keeps = config->n_streams > 1 || hl_config_has_mixer(config);
+
+    for (int64_t layer = 0; layer < config->n_layers; layer++) {
+        hl_half halves[HL_BLOCK_HALVES];
+        int     n = hl_block_halves(halves, config, layer);
+
+        for (int i = 0; i < n; i++)
+            keeps = keeps || halves[i].joins || halves[i].post != HL_POST_NONE;
+    }
+    return keeps;
+}
+
 static void plan_stream(plan *p, hl_session *session)
 {
     hl_device_session *d       = session->device;
@@ -319,7 +335,9 @@ static void plan_stream(plan *p, hl_session *session)
         rows->laurel = hl_arena_take(&p->rows, n, config->d_laurel, d->size);
     rows->normed = hl_arena_take(&p->rows, n, config->d_model, d->size);
     rows->branch = hl_arena_take(&p->rows, n, config->d_model, d->size);
-    rows->mlp    = hl_arena_take(&p->rows, n, config->d_model, d->size);
+    rows->mlp    = rows->branch;
+    if (!p->is_near || keeps_branches(config))
+        rows->mlp = hl_arena_take(&p->rows, n, config->d_model, d->size);
     if (config->latent.d_latent == 0)
         rows->qkv = hl_arena_take(&p->rows, n, queries + 2 * keys, d->size);
     rows->z = hl_arena_take(&p->rows, n, queries, d->size);

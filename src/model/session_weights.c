@@ -18,7 +18,6 @@
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "model/device_copies.h"
 #include "model/forward.h"
 #include "model/model.h"
 

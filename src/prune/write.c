@@ -19,7 +19,7 @@
 #include "prune/means.h"
 #include "prune/repair.h"
 #include "tokenize/tokenizer.h"
-#include "tokenize/vocab_export.h"
+#include "tokenize/vocab_source.h"
 
 static const char *const form_names[HL_N_PRUNE_FORMS] = {
     [HL_PRUNE_AUTO]    = "auto",
@@ -46,7 +46,7 @@ hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_p
 
 /* Heads are removed where llama.cpp has an architecture that loads the result (model/export_gguf.h),
  * and zeroed elsewhere.  The vocabulary is written too: that of a GGUF file unchanged, a
- * tokenizer.json as far as the format can hold it (tokenize/vocab_export.h), a llama2.c tokenizer.bin
+ * tokenizer.json as far as the format can hold it (tokenize/vocab_source.h), a llama2.c tokenizer.bin
  * by its pieces.  Without a vocabulary that can be written, the file says "no_vocab" and runs on token
  * ids, and the report gives the reason. */
 
@@ -169,12 +169,32 @@ static hl_status check_folder(const hl_model *model, const char *path)
     return hl_folder_check(path);
 }
 
+static bool is_gguf(const hl_model *model)
+{
+    return hl_tensors_kind_of(model->tensors) == HL_TENSORS_GGUF;
+}
+
+/* A GGUF file with zeroed heads has the model's own tensors, and no others. */
+static hl_status check_copy(const hl_model *model, const hl_prune_options *options)
+{
+    if (options->means == NULL && options->repair == NULL && !options->convert &&
+        options->dtype == HL_DTYPE_F32)
+        return HL_OK;
+    return hl_fail(
+        HL_UNSUPPORTED,
+        "%s: heads of a %s are zeroed in a copy of the GGUF file, which keeps its types and "
+        "gets no new tensors: no means, no repair (--repair none), no --dtype",
+        model->path, model->config->family);
+}
+
 /* Can this form be written? */
 static hl_status check_form(const hl_model *model, const hl_prune_options *options,
                             hl_prune_form form, const char *path)
 {
     if (options->means != NULL && options->repair != NULL)
         return hl_fail(HL_BAD_ARGUMENT, "prune: means and a repair; a repair makes up for means");
+    if (form == HL_PRUNE_MASKED && is_gguf(model) && hl_ends_with(path, ".gguf"))
+        return check_copy(model, options);
     if (options->means != NULL)
         HL_NEED(hl_new_biases_check(model->config, form));
     if (form == HL_PRUNE_GGUF)
@@ -200,6 +220,11 @@ static hl_status choose_form(hl_prune_report *report, const hl_model *model,
         snprintf(report->form_note, sizeof report->form_note, "%s", hl_error_message());
         report->form = HL_PRUNE_MASKED;
         status       = check_form(model, options, report->form, path);
+    }
+    if (report->form == HL_PRUNE_GGUF && status == HL_UNSUPPORTED && is_gguf(model)) {
+        snprintf(report->form_note, sizeof report->form_note, "%s", hl_error_message());
+        report->form = HL_PRUNE_MASKED;
+        status       = check_copy(model, options);
     }
     return status;
 }
@@ -251,6 +276,8 @@ static hl_status write_form(hl_prune_report *report, const hl_model *model, hl_h
 {
     if (report->form == HL_PRUNE_GGUF)
         return write_gguf(report, model, plan, options, path);
+    if (is_gguf(model))
+        return hl_prune_copy_gguf(report, model, plan, path);
     if (report->form == HL_PRUNE_COMPACT)
         hl_head_plan_compact(plan, model->config);
     return hl_prune_write_folder(&report->loads, model, plan, path);
@@ -351,6 +378,8 @@ static hl_prune_form form_of(const hl_model *model, const hl_prune_options *opti
 
     if (options->form != HL_PRUNE_AUTO)
         return options->form;
+    if (is_gguf(model) && hl_gguf_export_check(model->config, gguf_dtype(options)) != HL_OK)
+        return HL_PRUNE_MASKED;
     if (!is_folder || (path != NULL && hl_ends_with(path, ".gguf")))
         return HL_PRUNE_GGUF;
     return hl_compact_check(model->config) == HL_OK ? HL_PRUNE_COMPACT : HL_PRUNE_MASKED;

@@ -16,6 +16,11 @@ hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_p
 hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const hl_head_plan *plan,
                                 const char *path);
 
+/* Writes the GGUF file that the model was opened from, with zeros for the plan's heads, none of which is
+ * GONE. (write_folder.c) */
+hl_status hl_prune_copy_gguf(hl_prune_report *report, const hl_model *model,
+                             const hl_head_plan *plan, const char *path);
+
 /* Computes the bytes of tensors that hl_prune_write would write, without writing them.  Exact for
  * folders; approximate for GGUF files if a cut goes through blocks.  Of the options only the form is
  * used; the path, which may be NULL, determines it as in hl_prune_write. */

@@ -1,4 +1,9 @@
-/* write_folder.c - a Hugging Face folder without some heads.
+/* write_folder.c - a Hugging Face folder without some heads, and a GGUF file in which they are zeroed.
+ *
+ * A GGUF file is copied: all metadata and tensors are the model's own but for output projections, so that
+ * whatever opens the original opens the copy.
+ *
+ * A folder has
  *
  *     model.safetensors    all weights in one file, also if they were in shards
  *     config.json          unchanged, or with fewer heads (compact.h), more biases, or the
@@ -22,10 +27,14 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
+#include "kernels/quant.h"
 #include "prune/compact.h"
 #include "prune/means.h"
 #include "prune/write.h"
+
+#define PRUNED_HEADS "headlight.pruned_heads"
 
 static const char *const loads_of[] = {
     [HL_COMPACT_PLAIN] = "transformers, as it is",
@@ -86,7 +95,8 @@ static hl_status slice_of(slice **out, slice_list *slices, const hl_tensor *tens
             HL_UNSUPPORTED,
             "tensor '%s' has %d dimensions, wanted 1 or 2: heads cannot be removed from it",
             tensor->name, tensor->n_dims);
-    if (hl_dtype_is_block(tensor->dtype))
+    if (hl_dtype_is_block(tensor->dtype) &&
+        hl_head_plan_is_compact(slices->plan, slices->model->config))
         return hl_fail(HL_UNSUPPORTED, "tensor '%s' is stored as %s, whose blocks span heads",
                        tensor->name, hl_dtype_name(tensor->dtype));
     HL_NEED(HL_GROW(&slices->slices, &slices->capacity, slices->n_slices, 1));
@@ -300,6 +310,51 @@ static hl_status store_values(uint8_t **out, const slice *s)
     return hl_dtype_from_f32(*out, s->dtype, stored, count);
 }
 
+/* Do zeroed columns fill whole blocks? */
+static bool fills_blocks(const slice *s, size_t n_values)
+{
+    for (int64_t i = 0; i < s->tensor->shape[1]; i++) {
+        if (s->fates[i] != s->fates[i - i % (int64_t)n_values])
+            return false;
+    }
+    return true;
+}
+
+/* Zeroes columns of a matrix in blocks.  Where they are whole blocks, these become zeros, which stand for
+ * zeros in every type; else the matrix is stored in a type with smaller blocks, or none. */
+static hl_status zero_blocks(slice *s)
+{
+    hl_dtype_block  block   = hl_dtype_block_of(s->tensor->dtype);
+    int64_t         rows    = s->tensor->shape[0];
+    int64_t         columns = s->tensor->shape[1];
+    size_t          count   = (size_t)hl_tensor_count(s->tensor);
+    HL_FREED float *values  = NULL;
+    uint8_t        *data    = NULL;
+    bool            fits    = fills_blocks(s, block.n_values);
+
+    s->cut = *s->tensor;
+    if (!fits)
+        s->cut.dtype = columns % 32 == 0 ? HL_DTYPE_Q8_0 : HL_DTYPE_F16;
+    HL_NEED(hl_tensor_bytes(&s->cut.n_bytes, &s->cut));
+    HL_NEED(HL_ALLOC(&data, s->cut.n_bytes));
+    s->cut.data = data;
+    if (fits) {
+        size_t per_row = (size_t)columns / block.n_values;
+
+        memcpy(data, s->tensor->data, s->cut.n_bytes);
+        for (size_t i = 0; i < (size_t)rows * per_row; i++) {
+            if (s->fates[i % per_row * block.n_values] == HL_HEAD_ZEROED)
+                memset(data + i * block.n_bytes, 0, block.n_bytes);
+        }
+        return HL_OK;
+    }
+    HL_NEED(HL_ALLOC(&values, count));
+    HL_NEED(hl_dequantize(values, s->tensor->dtype, s->tensor->data, count));
+    for (size_t i = 0; i < count; i++)
+        values[i] = s->fates[i % (size_t)columns] == HL_HEAD_ZEROED ? 0.0f : values[i];
+    return hl_quantize(data, s->cut.dtype, values, count);
+}
+
 static hl_status cut_tensor(slice *s)
 {
     uint8_t          *data    = NULL;
@@ -308,6 +363,8 @@ static hl_status cut_tensor(slice *s)
     size_t            n_inner = hl_dtype_block_of(dtype).n_bytes;
     int64_t           n_outer = 1;
 
+    if (hl_dtype_is_block(s->tensor->dtype) && s->values == NULL)
+        return zero_blocks(s);
     if (s->values != NULL)
         HL_NEED(store_values(&values, s));
     s->cut                = *s->tensor;
@@ -369,7 +426,7 @@ static void free_slices(slice_list *slices)
 
 HL_CLOSES(free_slices, slice_list)
 
-/* Borrows the model.  Returns HL_UNSUPPORTED for blocks of a GGUF file, which cannot be sliced. */
+/* Borrows the model.  Returns HL_UNSUPPORTED where heads are removed from blocks of a GGUF file. */
 static hl_status make_slices(slice_list **out, const hl_model *model, const hl_head_plan *plan)
 {
     HL_CLOSED(free_slices) slice_list *slices = NULL;
@@ -413,7 +470,7 @@ static hl_status write_weights(const hl_folder *folder, const hl_model *model,
         hl_safetensors_add(writer, &biases.tensors[i]);
     HL_NEED(hl_prune_heads_text(&heads, model, plan));
     hl_safetensors_add_metadata(writer, "format", "pt");
-    hl_safetensors_add_metadata(writer, "headlight.pruned_heads", heads);
+    hl_safetensors_add_metadata(writer, PRUNED_HEADS, heads);
     HL_NEED(hl_folder_join(&path, folder, "model.safetensors"));
     return hl_safetensors_write(writer, path);
 }
@@ -570,4 +627,55 @@ hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const
     HL_NEED(write_weights(folder, model, plan));
     HL_NEED(try_folder(folder));
     return hl_folder_finish(&folder);
+}
+
+/* --------------------------------------------------------------------- a GGUF file */
+
+/* Lists the matrices that could not keep their type. */
+static hl_status report_types(hl_prune_report *report, const slice_list *slices)
+{
+    HL_NEED(HL_ALLOC_ZEROED(&report->tensors, slices->n_slices + 1));
+    for (size_t i = 0; i < slices->n_slices; i++) {
+        const slice     *s    = &slices->slices[i];
+        hl_prune_tensor *note = &report->tensors[report->n_tensors];
+
+        if (s->cut.dtype == s->tensor->dtype)
+            continue;
+        *note = (hl_prune_tensor){ .stored        = s->tensor->dtype,
+                                   .wanted        = s->tensor->dtype,
+                                   .written       = s->cut.dtype,
+                                   .stored_bytes  = s->tensor->n_bytes,
+                                   .written_bytes = s->cut.n_bytes,
+                                   .why           = "zeroed heads share blocks with others" };
+        report->n_tensors++; /* before the name: the report is cleared if it fails */
+        HL_NEED(hl_strndup(&note->name, s->tensor->name, strlen(s->tensor->name)));
+    }
+    return HL_OK;
+}
+
+hl_status hl_prune_copy_gguf(hl_prune_report *report, const hl_model *model,
+                             const hl_head_plan *plan, const char *path)
+{
+    const hl_gguf                                 *from   = hl_tensors_gguf(model->tensors);
+    HL_CLOSED(free_slices) slice_list             *slices = NULL;
+    HL_CLOSED(hl_gguf_writer_free) hl_gguf_writer *writer = NULL;
+    HL_FREED char                                 *heads  = NULL;
+
+    HL_NEED(make_slices(&slices, model, plan));
+    HL_NEED(hl_prune_heads_text(&heads, model, plan));
+    HL_NEED(hl_gguf_writer_new(&writer));
+    for (size_t i = 0; i < hl_gguf_n_values(from); i++) {
+        const hl_gguf_value *value = hl_gguf_value_at(from, i);
+
+        /* The parts of a split file become one. */
+        if (strncmp(value->key, "split.", strlen("split.")) != 0 &&
+            strcmp(value->key, PRUNED_HEADS) != 0)
+            hl_gguf_add_value(writer, value);
+    }
+    hl_gguf_add_text(writer, PRUNED_HEADS, heads);
+    for (size_t i = 0; i < slices->n_tensors; i++)
+        hl_gguf_add_tensor(writer, slices->tensors[i]);
+    report->loads = "what opens the original, such as llama.cpp";
+    HL_NEED(report_types(report, slices));
+    return hl_gguf_write(writer, path);
 }

@@ -9,7 +9,7 @@
  * merges whatever makes a piece, the best score first.  That is the same if all merges
  * that make one piece follow each other and none is missing: then the piece's score is minus
  * its place among the pieces made. */
-#include "tokenize/vocab_export.h"
+#include "tokenize/vocab_source.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +20,6 @@
 #include "base/status.h"
 #include "tokenize/tokenizer.h"
 #include "tokenize/unicode.h"
-#include "tokenize/vocab_source.h"
 
 #define MARK           "\xe2\x96\x81" /* ▁ */
 #define WORDPIECE_MARK "##"

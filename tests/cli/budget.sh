@@ -77,7 +77,7 @@ expect_line "which the table says" 0 '"repaired": false'
 rm -r "$out"
 
 # Bytes: the fewest heads that are enough.
-run prune models/demo "${short[@]}" --by output-norm --until-bytes 14.6M --json -o "$out"
+run prune models/demo "${short[@]}" --by output-norm --until-bytes 14.6M --repair none --json -o "$out"
 check='import json, sys
 r = json.load(open(sys.argv[1])); rows = r["budget"]["frontier"]["rows"]
 assert r["after"]["tensor_bytes"] <= 14600000 < r["after"]["tensor_bytes"] + 131072
@@ -89,19 +89,19 @@ else
     result "--until-bytes: small enough, and no smaller than a head less" no
 fi
 rm -r "$out"
-run prune models/demo "${short[@]}" --until-kl 0.02 --by gradient --quiet -o "$out"
+run prune models/demo "${short[@]}" --until-kl 0.02 --by gradient --repair none --quiet -o "$out"
 expect "--until-kl, quietly" 0 </dev/null
 rm -r "$out"
 
 # Heads and types that stay.
-run prune models/demo "${short[@]}" --keep L0,L1H3 --ratio 0.3 --by weight --json -o "$out"
+run prune models/demo "${short[@]}" --keep L0,L1H3 --ratio 0.3 --repair none --by weight --json -o "$out"
 if grep -qE '"L0H|"L1H3"' "$scratch/out" || [ "$status" -ne 0 ]; then
     result "--keep heads" no
 else
     result "--keep heads" yes
 fi
 rm -r "$out"
-run prune models/demo "${short[@]}" --keep previous --count 40 --by random --json -o "$out"
+run prune models/demo "${short[@]}" --keep previous --count 40 --repair none --by random --json -o "$out"
 cp "$scratch/out" "$scratch/kept.json"
 "$HEADLIGHT" measure models/demo "$scratch/rank.txt" -c 64 --max-tokens 1024 -o "$scratch/p" --quiet 2>/dev/null
 previous=$("$HEADLIGHT" show "$scratch/p" --table head-types --csv |
@@ -169,11 +169,11 @@ run prune models/demo "${short[@]}" --until-bytes tiny -o "$out"
 expect_line "bytes that are none" 2 "^headlight prune: --until-bytes: 'tiny' is not a number of bytes"
 run prune models/demo "${short[@]}" --until-bytes -5M -o "$out"
 expect_line "negative bytes" 2 "^headlight prune: --until-bytes: '-5M' is not a number of bytes"
-run prune models/demo "${short[@]}" --until-bytes 1K -o "$out"
+run prune models/demo "${short[@]}" --until-bytes 1K --repair none -o "$out"
 expect_line "bytes that no heads reach" 2 'no number of heads makes the model as small as 1000 bytes: it has 14996480'
 run prune models/demo "${short[@]}" --until-bytes 1G -o "$out"
 expect_line "a model that is small enough" 2 'has 14996480 bytes of tensors, which is within the budget of 1000000000'
-run prune models/demo "${short[@]}" --until-loss 1e-9 --by retrieval -o "$out"
+run prune models/demo "${short[@]}" --until-loss 1e-9 --by retrieval --repair none -o "$out"
 expect_line "a budget that the first head exceeds" 2 'no number of heads is within a loss of \+1e-09: [0-9]+ by retrieval cost least'
 nothing_written "a budget that the first head exceeds"
 run prune models/demo "${short[@]}" --until-loss 0.1 --ratio 0.2 -o "$out"

@@ -7,6 +7,7 @@ export OMP_NUM_THREADS=1
 plan 13
 
 text=(--text models/text/alice.txt --context 64 --max-tokens 256)
+short=(--text models/text/alice.txt --context 32 --max-tokens 128)
 
 # A copy of the demo model with the queries of L5H3 in another order: its c_attn has columns q, k, v.
 cp -r models/demo "$scratch/scrambled"
@@ -27,7 +28,7 @@ for row in range(rows):
     data[at:at + d_head * size] = b"".join(reversed(part))
 open(sys.argv[1], "wb").write(data)
 END
-run damage models/demo "$scratch/scrambled" "${text[@]}" -n 3
+run damage models/demo "$scratch/scrambled" "${short[@]}" -n 3
 expect_line "the scrambled head is found" 0 '^ *1  L5H3 +5 +3 +0\.[0-9]+ +-?0\.[0-9]+ +0\.[0-9]+ +(0\.9[0-9]+|1\.000) '
 run damage models/demo "$scratch/scrambled" "${text[@]}" --json
 cp "$scratch/out" "$scratch/found.json"
@@ -59,9 +60,9 @@ there = json.load(open(sys.argv[2]))["agreement"]
 assert abs(here["kl"] / there["kl"] - 1) < 1e-5, (here, there)
 assert abs(here["top1"] - there["top1_agreement"]) < 1e-9, (here, there)' "$scratch/found.json" "$scratch/out" && echo yes)"
 
-run damage models/demo models/demo "${text[@]}" --table damage --csv
+run damage models/demo models/demo "${short[@]}" --table damage --csv
 expect_line "the same model: none" 0 '^0,0,0,1,'
-run damage models/demo models/demo --off L5H3 "${text[@]}" --table heads --csv
+run damage models/demo models/demo --off L5H3 "${short[@]}" --table heads --csv
 expect_line "a disabled head is found" 0 '^1,L5H3,5,3,'
 
 # Quantizations: Q8_0 does less than Q4_0.

@@ -358,11 +358,11 @@ def rank():
 def frontier():
     """The command's points and its heads."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file, tempfile.TemporaryDirectory() as out:
-        file.write(TALE * 8)
+        file.write(TALE * 4)
         file.flush()
         wanted = command("prune", "models/demo", "--text", file.name, "--context", "32", "--max-tokens",
                          "4096", "--until-loss", "0.2", "--no-timing", "-o", out + "/pruned")
-        status, data = server.post("/v1/headlight/frontier", {"input": TALE * 8, "until_loss": 0.2,
+        status, data = server.post("/v1/headlight/frontier", {"input": TALE * 4, "until_loss": 0.2,
                                                               "context": 32})
         equal(status, 200)
         equal(data["off"], wanted["removed_heads"])
@@ -373,9 +373,11 @@ def frontier():
         best = data["points"][data["recommended"]]
         equal(best["heads"], len(data["off"]))
         assert best["fits"] and best["interval"][1] <= 0.2
-    one = server.post("/v1/headlight/frontier", {"input": TALE * 8, "rankers": ["wanda"], "until_kl": 1})
+    one = server.post("/v1/headlight/frontier", {"input": TALE * 4, "rankers": ["wanda"], "until_kl": 1,
+                                                    "context": 32, "repair": False})
     equal({p["ranker"] for p in one[1]["points"]}, {"wanda"})
-    status, data = server.post("/v1/headlight/frontier", {"input": TALE * 8, "until_bytes": 1000})
+    status, data = server.post("/v1/headlight/frontier", {"input": TALE * 4, "context": 32, "repair": False,
+                                                             "rankers": ["weight"], "until_bytes": 1000})
     equal(status, 400)
     assert "as small as 1000 bytes" in data["error"]["message"]
 

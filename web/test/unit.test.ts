@@ -14,7 +14,7 @@ import { toCsv, toJson } from "../src/data/tables";
 import { parseFragment, Store, tabsOf, writeFragment } from "../src/store";
 import { Trace } from "../src/data/trace";
 import { readDraft, keepDraft, FIRST_DRAFT } from "../src/live/draft";
-import { pruneCommand } from "../src/live/study";
+import { pruneCommand, pruneScript } from "../src/live/study";
 import { levelsFor } from "../src/view/pyramid";
 import { cellAt, cellBox, layOut } from "../src/view/heat_layout";
 
@@ -430,6 +430,17 @@ function live({ test }: Tap) {
             "headlight prune /x/a.gguf --heads L0H1 --as gguf -o ./-a-pruned.gguf",
         );
     });
+    test("the script to prune holds the text, whatever is in it", () => {
+        const model = { id: "m", path: "/models/demo", format: "safetensors" } as Parameters<
+            typeof pruneScript
+        >[0];
+        assert.equal(
+            pruneScript(model, ["L0H1"], "$HOME `x`\nEND_OF_TEXT"),
+            "cat > m-text.txt <<'END_OF_TEXT_'\n$HOME `x`\nEND_OF_TEXT\nEND_OF_TEXT_\n" +
+                "headlight prune /models/demo --heads L0H1 --text m-text.txt --as compact -o m-pruned\n",
+        );
+    });
+
     test("heads chosen in the Prune tab of a running model are not those of Live", () => {
         const bare = new ReportSource({ format: "headlight.report/1", version: "1" } as never);
         const store = new Store(Object.assign(Object.create(bare), { kind: "live" }), "#tab=sweep", "light");

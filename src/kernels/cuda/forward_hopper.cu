@@ -19,19 +19,29 @@ static hopper_level level_of(const hl_attention_result &r)
     return r.entropy != nullptr || r.renyi2 != nullptr ? HOPPER_ENTROPIES : HOPPER_NOTHING;
 }
 
+/* Latent attention, written out, has keys of 192 and values of 128. */
+static bool has_shape(const problem &p)
+{
+    if (p.d_head == 192)
+        return p.d_value == 128;
+    return p.d_head == p.d_value && (p.d_head == 64 || p.d_head == 128 || p.d_head == 256);
+}
+
 const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
 {
     if (device.major != 9)
         return "GPUs other than sm_90";
     if (!are_half({ p.q, p.k, p.v, p.out }))
         return "types other than bf16 or fp16 throughout";
-    if (p.d_head != p.d_value || (p.d_head != 64 && p.d_head != 128 && p.d_head != 256))
-        return "d_head and d_value other than 64, 128 or 256";
+    if (!has_shape(p))
+        return "d_head and d_value other than 64, 128 or 256, or than 192 and 128";
     if (p.out.data == nullptr || !tensor_map_takes(p.q) || !tensor_map_takes(p.k) ||
         !tensor_map_takes(p.v) || !tensor_map_takes(p.out))
         return "rows that do not lie on 16 bytes";
     if (p.window_block > 0 || p.row_bias != nullptr)
         return "windows in blocks, or biases of rows";
+    if (p.d_head == 192 && p.window_left < WIDE_OPEN)
+        return "a window with keys of 192";
     if (p.softcap != 0.0f || p.alibi_slopes != nullptr || p.key_bias != nullptr ||
         !(p.scale > 0.0f))
         return "softcap, ALiBi, key bias, or a scale not above 0";
@@ -69,14 +79,16 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
 {
     hopper_maps     maps;
     hopper_schedule schedule;
-    int64_t         head_bytes = (int64_t)p.n_keys * S::D * 2 * 2;
+    int64_t         head_bytes = (int64_t)p.n_keys * (S::K_BYTES + S::V_BYTES) / S::KEYS;
     int64_t         together   = CACHE_BYTES / head_bytes;
     int             n_heads    = p.n_batch * p.n_heads;
 
     HL_CUDA_TRY(tensor_map_make(&maps.q, p.q, p.n_batch, p.n_heads, p.n_queries, S::D, S::ROWS));
     HL_CUDA_TRY(tensor_map_make(&maps.k, p.k, p.n_batch, p.n_kv_heads, p.n_keys, S::D, S::KEYS));
-    HL_CUDA_TRY(tensor_map_make(&maps.v, p.v, p.n_batch, p.n_kv_heads, p.n_keys, S::D, S::KEYS));
-    HL_CUDA_TRY(tensor_map_make(&maps.out, p.out, p.n_batch, p.n_heads, p.n_queries, S::D, 64));
+    HL_CUDA_TRY(
+        tensor_map_make(&maps.v, p.v, p.n_batch, p.n_kv_heads, p.n_keys, S::D_VALUE, S::KEYS));
+    HL_CUDA_TRY(
+        tensor_map_make(&maps.out, p.out, p.n_batch, p.n_heads, p.n_queries, S::D_VALUE, 64));
     HL_CUDA_TRY(next_counter(&schedule.counter));
     schedule.n_row_tiles = (p.n_queries + S::ROWS - 1) / S::ROWS;
     schedule.n_tiles     = schedule.n_row_tiles * n_heads;
@@ -91,7 +103,11 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
     problem rest = p;
     if (S::ALL)
         rest.result.first = nullptr; /* already computed */
-    return wants_single_keys(rest) ? launch_near_keys(rest, stream) : HL_OK;
+    if (keeps_near<S>(p))
+        rest.result.self = rest.result.previous = nullptr;
+    if (!wants_single_keys(rest))
+        return HL_OK;
+    return S::D == 192 ? launch_single_keys(rest, stream) : launch_near_keys(rest, stream);
 }
 
 /* Tiles of 192 queries are faster from this number of queries on (for d_head 64; at 128, three
@@ -103,6 +119,8 @@ static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStre
 {
     if (p.d_head == 256)
         return launch<hopper_shape<T, 256, 80, 2, LEVEL>>(p, device, stream);
+    if (p.d_head == 192)
+        return launch<hopper_shape<T, 192, 128, 2, LEVEL, false, 128>>(p, device, stream);
     if (p.d_head == 128)
         return launch<hopper_shape<T, 128, 128, 2, LEVEL>>(p, device, stream);
     if (p.n_queries > LONG)

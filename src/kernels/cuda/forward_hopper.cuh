@@ -78,10 +78,18 @@ __device__ __forceinline__ void score_again(float (&scores)[S::KEYS / 2],
 
 /* ---------------------------------------------------------------- consumers */
 
+/* Whether this kernel computes the probabilities of the rows' own keys and of those before.  Where
+ * rows see keys after their own, these may be in any block. */
+template <typename S> __host__ __device__ __forceinline__ bool keeps_near(const problem &p)
+{
+    return S::ALL && p.window_right == 0 &&
+           (p.result.self != nullptr || p.result.previous != nullptr);
+}
+
 template <typename S> struct hopper_consumer {
     using T                       = typename S::T;
     static constexpr int N_SCORES = S::KEYS / 2; /* scores per thread */
-    static constexpr int N_OUT    = S::D / 2;
+    static constexpr int N_OUT    = S::D_VALUE / 2;
 
     /* The pace of weigh_block: number of scores per chunk, and how far the sums stay behind.  Both
      * were chosen by measurement. */
@@ -105,7 +113,8 @@ template <typename S> struct hopper_consumer {
     float               first[2]; /* key 0's weight, which is not in the sums yet; in lane 0 of 4 */
     float               out[N_OUT];
     uint32_t            weights[N_SCORES / 2]; /* P, two values per register */
-    bool                has_keys, has_values;  /* whether the next ones are known to have arrived */
+    int                 edge; /* the visit with the key before the group's first row; ALL */
+    bool                has_keys, has_values; /* whether the next ones are known to have arrived */
 
     __device__ __forceinline__ int lane() const
     {
@@ -203,9 +212,26 @@ template <typename S> struct hopper_consumer {
         rows.add(block);
     }
 
+    /* Moves the rows' sums to the score of key 0, which this block begins with, where that is above
+     * the current center.  `rescale` gets the factor of the output. */
+    __device__ __forceinline__ void lift(float (&rescale)[2], float (&scores)[N_SCORES], bool apart)
+    {
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            float &own = scores[2 * row];
+
+            if (apart && own == INFINITY) /* as in weigh */
+                own = NAN;
+            float most   = fmaxf(top[row], __shfl_sync(~0u, own, lane() & ~3));
+            float center = most == -INFINITY ? 0.0f : __fmul_rn(most, scale);
+            rescale[row] = rows.move(row, fmaxf(__fmul_rn(top[row], scale) - center, FLOOR));
+            top[row]     = most;
+        }
+    }
+
     /* Replaces scores by weights relative to the rows' current center, and computes the block's
-     * sums.  Returns false if a weight is too large for that center. */
-    __device__ __forceinline__ bool weigh_block(sums &block, float (&scores)[N_SCORES])
+     * sums, without key 0's if it is apart.  Returns false if a weight is too large for that center. */
+    __device__ __forceinline__ bool weigh_block(sums &block, float (&scores)[N_SCORES], bool apart)
     {
         const float center[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
         float       about[2]  = { center[0], center[1] };
@@ -229,7 +255,8 @@ template <typename S> struct hopper_consumer {
                 scores[i] = ptx::exp2_fast(x[i]);
             }
             if (i >= LAG)
-                block.add(((i - LAG) >> 1) & 1, x[i - LAG], scores[i - LAG]);
+                block.add(((i - LAG) >> 1) & 1, counted(i - LAG, x[i - LAG], apart),
+                          counted(i - LAG, scores[i - LAG], apart));
             if (i >= LAG && ((i - LAG) & 1))
                 block.look(((i - LAG) >> 1) & 1, scores[i - LAG - 1], scores[i - LAG]);
             if (i >= LAG && (i - LAG) % CHUNK == CHUNK - 1)
@@ -251,11 +278,11 @@ template <typename S> struct hopper_consumer {
 
     /* As weigh_block, and adds the block's sums to the rows'.  If a weight is too large in any row
      * of this warp it returns false and leaves the rows' sums unchanged. */
-    __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES])
+    __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES], bool apart)
     {
         sums block;
 
-        if (!__all_sync(~0u, weigh_block(block, scores)))
+        if (!__all_sync(~0u, weigh_block(block, scores, apart)))
             return false;
         rows.add(block);
         return true;
@@ -292,6 +319,54 @@ template <typename S> struct hopper_consumer {
             view[row].end   = hl_reach_end(&p, tile.length, position) - before;
             view[row].begin = position - p.window_left - before;
             view[row].kept  = p.window_sink - before;
+            view[row].own   = position - before;
+        }
+    }
+
+    /* A row's place in shared.near_by. */
+    __device__ __forceinline__ int near_place(int row) const
+    {
+        return group * 64 + warp() * 16 + lane() / 4 + 8 * row;
+    }
+
+    /* Keeps the scores of the rows' own keys and of the keys before those, for put_near.  The first row
+     * of this warp has its own key in column `from` of the block, the next rows in the next columns: row
+     * r of this thread has it in one of two groups of eight columns, or the key before in the last
+     * column of the group before these.  Selecting all of them without branches is fastest. */
+    template <hopper_mask MASK>
+    __device__ __forceinline__ void keep_near(const float (&scores)[N_SCORES],
+                                              const block_view (&view)[2]) const
+    {
+        int   from          = __shfl_sync(~0u, view[0].own, 0);
+        float before[2]     = {},
+              here[2][2][2] = {}; /* of a row; in either group, even or odd column */
+
+        if (from > S::KEYS || from + 15 < 0)
+            return;
+#pragma unroll
+        for (int i = 0; i < N_SCORES; i += 4) {
+            int away = i / 4 - (from >> 3); /* this group's distance from the first row's */
+#pragma unroll
+            for (int row = 0; row < 2; row++) {
+                before[row]     = away == row - 1 ? scores[i + 2 * row + 1] : before[row];
+                here[row][0][0] = away == row ? scores[i + 2 * row] : here[row][0][0];
+                here[row][0][1] = away == row ? scores[i + 2 * row + 1] : here[row][0][1];
+                here[row][1][0] = away == row + 1 ? scores[i + 2 * row] : here[row][1][0];
+                here[row][1][1] = away == row + 1 ? scores[i + 2 * row + 1] : here[row][1][1];
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) { /* the own keys of both rows, then those before */
+            int  row    = k & 1;
+            int  inside = (from & 7) + lane() / 4 - k / 2; /* column in the two groups */
+            int  column = view[row].own - k / 2;           /* relative to this thread's first */
+            bool odd    = (inside & 1) != 0;
+            if (((inside & 7) >> 1) != lane() % 4 || column + 2 * (lane() % 4) < 0 ||
+                column + 2 * (lane() % 4) >= S::KEYS || !view[row].template has<MASK>(column))
+                continue;
+            float score = inside < 8 ? (odd ? here[row][0][1] : here[row][0][0])
+                                     : (odd ? here[row][1][1] : here[row][1][0]);
+            shared.near_by[k / 2][near_place(row)] = inside < 0 ? before[row] : score;
         }
     }
 
@@ -325,15 +400,15 @@ template <typename S> struct hopper_consumer {
     }
 
     /* One visit, after the visit whose weights are ready: computes its scores while those weights
-     * are multiplied by V, which is in STAGE. */
-    template <hopper_mask MASK, int STAGE = EITHER>
+     * are multiplied by V, which is in STAGE.  HAS_FIRST: nothing is hidden, and key 0 may be apart. */
+    template <hopper_mask MASK, int STAGE = EITHER, bool HAS_FIRST = false>
     __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int visit)
     {
         constexpr bool MASKED = MASK != HIDES_NOTHING;
-        bool           apart  = MASKED && is_apart(tile, visit);
+        bool           apart  = (MASKED || HAS_FIRST) && is_apart(tile, visit);
 
         float      scores[N_SCORES];
-        float      rescale[2];
+        float      rescale[2], lifted[2] = { 1.0f, 1.0f };
         block_view view[2] = {};
 
         const int values = STAGE == EITHER ? stage_of(n_blocks) : STAGE;
@@ -345,14 +420,20 @@ template <typename S> struct hopper_consumer {
         issue_out(values);
         ptx::wgmma_wait<1>();
         ptx::settle(scores);
-        if (!MASKED && weigh_about(scores)) {
+        if (S::ALL && !MASKED && visit == edge && threadIdx.x % 128 == 3)
+            shared.near_by[1][near_place(0)] = scores[N_SCORES - 3];
+        if (HAS_FIRST && tile.block(visit) == 0)
+            lift(lifted, scores, apart);
+        if (!MASKED && weigh_about(scores, apart)) {
             release(&shared.k_empty[keys]);
             ptx::wgmma_wait<0>();
             ptx::settle(out);
         } else {
-            if (MASKED)
+            if (MASKED) {
                 look(view, p, tile, tile.block(visit));
-            else /* rare */
+                if (keeps_near<S>(p))
+                    keep_near<MASK>(scores, view);
+            } else /* rare */
                 score_again<S>(scores, shared, keys, group * 64 + warp() * 16);
             weigh<MASK>(rescale, scores, view, apart);
             release(&shared.k_empty[keys]);
@@ -360,6 +441,8 @@ template <typename S> struct hopper_consumer {
             ptx::settle(out);
             rescale_out(rescale);
         }
+        if (HAS_FIRST)
+            rescale_out(lifted);
         release(&shared.v_empty[values]);
         n_blocks++;
         ask_for_next(values, keys); /* keys and values change places */
@@ -399,6 +482,8 @@ template <typename S> struct hopper_consumer {
         ptx::settle(scores);
         release(&shared.k_empty[stage_of(n_blocks)]);
         look(view, p, tile, tile.n_blocks - 1);
+        if (keeps_near<S>(p))
+            keep_near<MASK>(scores, view);
         bool apart = is_apart(tile, tile.n_visits() - 1);
         weigh<MASK>(rescale, scores, view, apart);
         round_weights(scores, apart);
@@ -421,30 +506,47 @@ template <typename S> struct hopper_consumer {
 #pragma unroll
         for (int i = 0; i < N_OUT; i++)
             out[i] = 0.0f;
+        if (S::ALL && lane() % 4 == 0) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                shared.near_by[i / 2][near_place(i % 2)] = -INFINITY;
+        }
+        __syncwarp();
     }
 
     __device__ void run_tile(const problem &p, const hopper_tile &tile, uint32_t q_parity)
     {
         /* All rows of this group see blocks below `end` to their end and blocks from `begin` on
-         * from their start.  `above` and `below` are these bounds as visits. */
+         * from their start.  `above` and `hidden` are these bounds as visits.  Visits with a mask keep
+         * the scores of the rows' own keys and of those before.  Where a block begins with the first
+         * row's own key, the key before is the last of the block before: visit `edge`. */
         constexpr hopper_mask EDGE  = S::WINDOWED ? HIDES_BOTH : HIDES_END;
         int                   first = tile.start + tile.first_row + group * 64;
-        int                   end   = max(0, hl_reach_end(&p, tile.length, first)) / S::KEYS;
-        int                   above = tile.n_kept + max(0, end - tile.begin);
-        int                   below = S::ALL ? 1 : 0; /* key 0 is apart in the last visit */
-        int                   visit = tile.n_visits() - 2;
+        int                   end   = hl_reach_end(&p, tile.length, first);
+        if (keeps_near<S>(p) && (first + 1) % S::KEYS == 0) /* its own key is the last of a block */
+            end = min(end, first);
+        int above  = tile.n_kept + max(0, max(0, end) / S::KEYS - tile.begin);
+        int hidden = 0; /* visits in which keys before the window are hidden */
+        int visit  = tile.n_visits() - 2;
 
+        edge = keeps_near<S>(p) && first % S::KEYS == 0
+                   ? tile.n_kept + first / S::KEYS - 1 - tile.begin
+                   : -1;
         if constexpr (S::WINDOWED) {
             int begin = (hl_reach_begin(&p, first + 63) + S::KEYS - 1) / S::KEYS;
-            below     = max(below, tile.n_kept + max(0, begin - tile.begin));
+            hidden    = tile.n_kept + max(0, begin - tile.begin);
         }
         reset();
         ptx::barrier_wait(&shared.q_full, q_parity);
         first_step<EDGE>(p, tile);
         for (; visit >= above; visit--)
             step<EDGE>(p, tile, visit);
-        visit = step_to(p, tile, visit, below);
-        if constexpr (S::WINDOWED || S::ALL) {
+        visit = step_to(p, tile, visit, S::ALL ? max(hidden, 1) : hidden);
+        if constexpr (S::ALL) {
+            if (visit == 0 && hidden == 0)
+                step<HIDES_NOTHING, EITHER, true>(p, tile, visit--);
+        }
+        if constexpr (S::WINDOWED) {
             for (; visit >= 0; visit--)
                 step<EDGE>(p, tile, visit);
         }
@@ -467,56 +569,76 @@ template <typename S> struct hopper_consumer {
         return max(value, __shfl_xor_sync(~0u, value, 2));
     }
 
-    /* Adds key 0 last, from the one thread of four that has its weight. */
-    __device__ __forceinline__ void merge_first(int row)
+    /* Stores the probabilities of the row's own key and of the key before it, from their scores.
+     * `shift` is the center of the weights, `factor` makes a weight a probability. */
+    __device__ __forceinline__ void put_near(const problem &p, const hopper_tile &tile, int query,
+                                             int64_t index, int row, float sum, float shift,
+                                             float factor) const
     {
-        first[row] = __shfl_sync(~0u, first[row], lane() & ~3);
-        if (!(first[row] == 0.0f)) /* also true for NaN */
-            rows.add(row, log2f(first[row]), first[row]);
-    }
-
-    /* Divides by the sums and stores the rows, through shared memory. */
-    __device__ void finish(const problem &p, const hopper_tile &tile)
-    {
-        float factor[2];
-        int   first_row = tile.first_row + group * 64;
+        float *const arrays[2] = { p.result.self, p.result.previous };
+        int          position  = tile.start + query;
 
 #pragma unroll
-        for (int row = 0; row < 2; row++) {
-            rows.sum[row] = add_row(rows.sum[row]);
+        for (int i = 0; i < 2; i++) {
+            float score = shared.near_by[i][near_place(row)];
+            bool  none =
+                sum == 0.0f || (isnan(sum) ? !visible(p, tile.length, position).has(position - i)
+                                           : score == -INFINITY);
+            if (arrays[i] != nullptr)
+                arrays[i][index] = none ? 0.0f : factor * exp2f(fmaf(score, scale, -shift));
+        }
+    }
+
+    /* Divides by the sums and stores the rows, through shared memory.  The four threads of two rows
+     * have the same sums: even ones finish the first row and odd ones the second, two of them twice. */
+    __device__ void finish(const problem &p, const hopper_tile &tile)
+    {
+        int row       = lane() & 1;
+        int first_row = tile.first_row + group * 64;
+
+        __syncwarp(); /* the rows of near_by */
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            rows.sum[i] = add_row(rows.sum[i]);
             if (S::STATISTICS) {
-                rows.dot[row]       = add_row(rows.dot[row]);
-                rows.collision[row] = add_row(rows.collision[row]);
+                rows.dot[i]       = add_row(rows.dot[i]);
+                rows.collision[i] = add_row(rows.collision[i]);
             }
             if (S::ALL) {
-                rows.spread[row] = add_row(rows.spread[row]);
-                rows.most[row]   = most_of_row(rows.most[row]);
-            }
-            int     query = first_row + warp() * 16 + lane() / 4 + 8 * row;
-            int64_t index =
-                (static_cast<int64_t>(tile.batch) * p.n_heads + tile.head) * p.n_queries + query;
-            bool  writes = lane() % 4 == 0 && query < p.n_queries;
-            float center = __fmul_rn(top[row], scale);
-            float shift  = center;
-            if (S::ALL && writes)
-                rows.put_others(p, index, row);
-            if (S::ALL)
-                merge_first(row);
-            if (S::ALL && writes)
-                rows.put_max_logit(p, index, row, center);
-            if (p.sinks != nullptr && rows.sum[row] != 0.0f)
-                center = rows.add_sink(center, row, p.sinks[tile.head]);
-            float outer = shift == center ? 1.0f : exp2f(fmaxf(shift - center, FLOOR));
-            factor[row] = rows.sum[row] == 0.0f ? 0.0f : outer / rows.sum[row];
-            if (p.gates != nullptr)
-                factor[row] *= p.gates[tile.head];
-            if (writes) {
-                bool hidden =
-                    isnan(rows.sum[row]) && !visible(p, tile.length, tile.start + query).has(0);
-                rows.put(p, index, row, center, outer * first[row], hidden);
+                rows.spread[i] = add_row(rows.spread[i]);
+                rows.most[i]   = most_of_row(rows.most[i]);
+                first[i]       = __shfl_sync(~0u, first[i], lane() & ~3);
             }
         }
-        store_out(factor);
+        sums    one   = rows.only(row != 0);
+        int     query = first_row + warp() * 16 + lane() / 4 + 8 * row;
+        int64_t index =
+            (static_cast<int64_t>(tile.batch) * p.n_heads + tile.head) * p.n_queries + query;
+        bool  writes = lane() % 4 < 2 && query < p.n_queries;
+        float center = __fmul_rn(row != 0 ? top[1] : top[0], scale);
+        float shift  = center;
+        float apart  = S::ALL ? (row != 0 ? first[1] : first[0]) : 0.0f;
+        if (S::ALL && writes)
+            one.put_others(p, index, 0);
+        if (S::ALL && !(apart == 0.0f)) /* key 0 joins the sums; also true for NaN */
+            one.add(0, log2f(apart), apart);
+        if (S::ALL && writes)
+            one.put_max_logit(p, index, 0, center);
+        if (p.sinks != nullptr && one.sum[0] != 0.0f)
+            center = one.add_sink(center, 0, p.sinks[tile.head]);
+        float outer  = shift == center ? 1.0f : exp2f(fmaxf(shift - center, FLOOR));
+        float factor = one.sum[0] == 0.0f ? 0.0f : outer / one.sum[0];
+        if (writes) {
+            bool hidden = isnan(one.sum[0]) && !visible(p, tile.length, tile.start + query).has(0);
+            one.put(p, index, 0, center, outer * apart, hidden);
+            if (keeps_near<S>(p))
+                put_near(p, tile, query, index, row, one.sum[0], shift, factor);
+        }
+        if (p.gates != nullptr)
+            factor *= p.gates[tile.head];
+        const float factors[2] = { __shfl_sync(~0u, factor, lane() & ~1),
+                                   __shfl_sync(~0u, factor, lane() | 1) };
+        store_out(factors);
     }
 
     /* Stores this group's rows in shared memory; one thread then copies them out. */
@@ -549,7 +671,7 @@ template <typename S> struct hopper_consumer {
     {
         if (threadIdx.x % 128 != 0)
             return;
-        for (int panel = 0; panel < S::PANELS; panel++)
+        for (int panel = 0; panel < S::V_PANELS; panel++)
             ptx::copy_out(&maps.out, shared.out_of(group, panel), panel * 64,
                           tile.first_row + group * 64, tile.head, tile.batch);
         ptx::copy_out_commit();

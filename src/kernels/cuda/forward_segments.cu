@@ -210,6 +210,8 @@ const char *segments_refuse(const problem &p, const cudaDeviceProp &device)
         return "types other than bf16 or fp16 throughout";
     if (p.d_head > 256)
         return "d_head above 256";
+    if (p.row_bias != nullptr)
+        return "biases of rows";
     if (p.result.lse == nullptr)
         return "segment_mass without lse";
     if (n_tiles * p.n_batch * p.n_heads > INT32_MAX)

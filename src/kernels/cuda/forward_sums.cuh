@@ -89,6 +89,19 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
 
     /* ------------------------------------------------------- whole rows' results */
 
+    /* The sums of one of the rows, as row 0. */
+    __device__ __forceinline__ hopper_sums only(bool second) const
+    {
+        hopper_sums one;
+
+        one.sum[0]       = second ? sum[1] : sum[0];
+        one.dot[0]       = second ? dot[1] : dot[0];
+        one.collision[0] = second ? collision[1] : collision[0];
+        one.spread[0]    = second ? spread[1] : spread[0];
+        one.most[0]      = second ? most[1] : most[0];
+        return one;
+    }
+
     /* Stores the entropy without key 0, before key 0 joins the sums. */
     __device__ __forceinline__ void put_others(const problem &p, int64_t index, int row) const
     {
@@ -106,7 +119,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
         float most_bits = log2f(__int_as_float(most[row]));
 
         if (p.result.max_logit != nullptr)
-            p.result.max_logit[index] = sum[row] == 0.0f    ? -INFINITY
+            p.result.max_logit[index] = sum[row] == 0.0f  ? -INFINITY
                                         : isnan(sum[row]) ? NAN
                                                           : LN_2 * (center + most_bits);
     }
@@ -117,7 +130,8 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
     {
         bool  blind   = sum[row] == 0.0f;
         float log_sum = log2f(sum[row]);
-        float mean    = dot[row] / sum[row];
+        float inverse = 1.0f / sum[row];
+        float mean    = dot[row] * inverse;
 
         if (p.result.lse != nullptr)
             p.result.lse[index] = blind ? -INFINITY : LN_2 * (center + log_sum);
@@ -127,11 +141,11 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
             p.result.renyi2[index] = blind ? 0.0f : LN_2 * (2.0f * log_sum - log2f(collision[row]));
         if (ALL && p.result.varentropy != nullptr)
             p.result.varentropy[index] =
-                blind ? 0.0f : LN_2 * LN_2 * max_or_nan(0.0f, spread[row] / sum[row] - mean * mean);
+                blind ? 0.0f : LN_2 * LN_2 * max_or_nan(0.0f, spread[row] * inverse - mean * mean);
         if (ALL && p.result.peak != nullptr)
-            p.result.peak[index] = blind ? 0.0f : __int_as_float(most[row]) / sum[row];
+            p.result.peak[index] = blind ? 0.0f : __int_as_float(most[row]) * inverse;
         if (ALL && p.result.first != nullptr)
-            p.result.first[index] = blind || hidden ? 0.0f : first_weight / sum[row];
+            p.result.first[index] = blind || hidden ? 0.0f : first_weight * inverse;
     }
 };
 

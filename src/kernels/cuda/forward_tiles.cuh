@@ -37,11 +37,14 @@ __device__ __forceinline__ uint32_t parity_of(int n)
 /* What is summed besides the weights: nothing; for the two entropies; for all statistics. */
 enum hopper_level { HOPPER_NOTHING, HOPPER_ENTROPIES, HOPPER_ALL };
 
-/* A kernel's shape: GROUPS consumer groups of 64 rows, and blocks of KEYS keys. */
-template <typename T_, int D_, int KEYS_, int GROUPS_, hopper_level LEVEL, bool WINDOWED_ = false>
+/* A kernel's shape: GROUPS consumer groups of 64 rows, and blocks of KEYS keys.  Queries and keys have
+ * D elements, values have D_VALUE. */
+template <typename T_, int D_, int KEYS_, int GROUPS_, hopper_level LEVEL, bool WINDOWED_ = false,
+          int D_VALUE_ = D_>
 struct hopper_shape {
     using T                          = T_;
     static constexpr int  D          = D_;
+    static constexpr int  D_VALUE    = D_VALUE_;
     static constexpr int  KEYS       = KEYS_;
     static constexpr int  GROUPS     = GROUPS_;
     static constexpr bool STATISTICS = LEVEL >= HOPPER_ENTROPIES;
@@ -50,30 +53,35 @@ struct hopper_shape {
     static constexpr int  ROWS       = 64 * GROUPS;
     static constexpr int  THREADS    = 128 * (GROUPS + 1);
     static constexpr int  PANELS     = D / 64;
+    static constexpr int  V_PANELS   = D_VALUE / 64;
     static constexpr int  CONSUMERS  = GROUPS == 3 ? 160 : 232; /* registers per thread */
     static constexpr int  PRODUCER   = GROUPS == 3 ? 32 : 40;
     static constexpr int  Q_BYTES    = ROWS * D * 2;
     static constexpr int  K_BYTES    = KEYS * D * 2;
+    static constexpr int  V_BYTES    = KEYS * D_VALUE * 2;
 
-    /* At d = 256 shared memory has no room for the output beside the queries: it takes their place. */
-    static constexpr bool OUT_IN_Q = D == 256;
+    /* Beyond d = 128 shared memory has no room for the output beside the queries: it takes their
+     * place. */
+    static constexpr bool OUT_IN_Q = D > 128;
 
     struct shared {
-        T        q[ROWS * D];                  /* (panel, row, 64), swizzled */
-        T        k[STAGES][KEYS * D];          /* (panel, key, 64)           */
-        T        v[STAGES][KEYS * D];          /* (panel, key, 64)           */
-        T        out[OUT_IN_Q ? 1 : ROWS * D]; /* (group, panel, 64, 64) */
+        T        q[ROWS * D];                        /* (panel, row, 64), swizzled */
+        T        k[STAGES][KEYS * D];                /* (panel, key, 64)           */
+        T        v[STAGES][KEYS * D_VALUE];          /* (panel, key, 64)           */
+        T        out[OUT_IN_Q ? 1 : ROWS * D_VALUE]; /* (group, panel, 64, 64) */
         uint64_t q_full, q_empty;
         uint64_t k_full[STAGES], k_empty[STAGES];
         uint64_t v_full[STAGES], v_empty[STAGES];
         uint64_t tile_full[2], tile_empty[2];
         int      tile[2];
+        float    near_by[ALL ? 2 : 1][ALL ? ROWS : 1]; /* scores of each row's own key, and of the
+                                                        * key before it; -inf where hidden */
 
         /* (64, 64): a panel of a group's output. */
         __device__ __forceinline__ T *out_of(int group, int panel)
         {
             return OUT_IN_Q ? q + panel * ROWS * 64 + group * 64 * 64
-                            : out + group * 64 * D + panel * 64 * 64;
+                            : out + group * 64 * D_VALUE + panel * 64 * 64;
         }
     };
     static constexpr int SHARED_BYTES = sizeof(shared);
@@ -103,9 +111,9 @@ enum hopper_mask {
 };
 
 /* The columns of a block that a row sees, relative to this thread's first: below end, and either
- * from begin on or below kept. */
+ * from begin on or below kept.  `own` is the column of the row's own position. */
 struct block_view {
-    int begin, kept, end;
+    int begin, kept, end, own;
 
     template <hopper_mask MASK> __device__ __forceinline__ bool has(int column) const
     {
@@ -177,8 +185,8 @@ template <typename S> struct hopper_producer {
         int stage = stage_of(n_values);
 
         ptx::barrier_wait(&shared.v_empty[stage], parity_of(n_values) ^ 1);
-        ptx::barrier_expect(&shared.v_full[stage], S::K_BYTES);
-        for (int panel = 0; panel < S::PANELS; panel++)
+        ptx::barrier_expect(&shared.v_full[stage], S::V_BYTES);
+        for (int panel = 0; panel < S::V_PANELS; panel++)
             ptx::copy_in(shared.v[stage] + panel * S::KEYS * 64, &maps.v, &shared.v_full[stage],
                          panel * 64, block * S::KEYS, kv_head, tile.batch);
         n_values++;

@@ -34,7 +34,7 @@ typedef enum hl_cuda_kernel {
                        * finer type than the inputs', the plain one */
     HL_CUDA_PLAIN,    /* double precision, one warp a row: all types, all sizes */
     HL_CUDA_PORTABLE, /* tensor cores of sm_80 and later: bf16 and fp16         */
-    HL_CUDA_HOPPER,   /* sm_90a: bf16 and fp16, d_head 64 and 128               */
+    HL_CUDA_HOPPER,   /* sm_90a: bf16 and fp16, d_head 64, 128, 256, and 192 with values of 128 */
     HL_CUDA_DECODE,   /* like PORTABLE, for at most 16 queries: splits the keys */
 } hl_cuda_kernel;
 

@@ -70,8 +70,7 @@ hl_status launch_plain(const problem &p, cudaStream_t stream);
 /* Whether self, previous or first is wanted.  launch_single_keys computes them from the lse. */
 inline bool wants_single_keys(const problem &p)
 {
-    return p.result.self != nullptr || p.result.previous != nullptr ||
-           p.result.first != nullptr;
+    return p.result.self != nullptr || p.result.previous != nullptr || p.result.first != nullptr;
 }
 hl_status launch_single_keys(const problem &p, cudaStream_t stream);
 /* Like launch_single_keys, for problems that the Hopper kernel takes. */
@@ -91,10 +90,12 @@ struct received_sums {
 const char *received_hopper_refuses(const problem &p, const cudaDeviceProp &device);
 const char *received_portable_refuses(const problem &p, const cudaDeviceProp &device);
 
-hl_status launch_received_hopper(const problem &p, const received_sums &sums, cudaStream_t stream);
+hl_status launch_received_hopper(const problem &p, const received_sums &sums,
+                                 const cudaDeviceProp &device, cudaStream_t stream);
 hl_status launch_received_portable(const problem &p, const received_sums &sums,
-                                   cudaStream_t stream);
-hl_status launch_received_plain(const problem &p, const received_sums &sums, cudaStream_t stream);
+                                   const cudaDeviceProp &device, cudaStream_t stream);
+hl_status launch_received_plain(const problem &p, const received_sums &sums,
+                                const cudaDeviceProp &device, cudaStream_t stream);
 
 /* The gradient kernels: their refusals and launches. */
 const char *backward_hopper_refuses(const problem &p, const hl_attention_gradient &gradient,

@@ -261,7 +261,8 @@ hl_status hl_cuda_received(float *received, const hl_attention *attention, const
     const struct {
         hl_cuda_kernel kernel;
         const char    *name, *refusal;
-        hl_status (*launch)(const problem &, const received_sums &, cudaStream_t);
+        hl_status (*launch)(const problem &, const received_sums &, const cudaDeviceProp &,
+                            cudaStream_t);
     } candidates[] = {
         { HL_CUDA_HOPPER, "Hopper", received_hopper_refuses(p, *device), launch_received_hopper },
         { HL_CUDA_PORTABLE, "portable", received_portable_refuses(p, *device),
@@ -272,7 +273,7 @@ hl_status hl_cuda_received(float *received, const hl_attention *attention, const
         if (launch->kernel == c.kernel && c.refusal != nullptr)
             return fail(HL_UNSUPPORTED, "the %s kernel does not take %s", c.name, c.refusal);
         if (launch->kernel == c.kernel || (launch->kernel == HL_CUDA_AUTO && c.refusal == nullptr))
-            return c.launch(p, sums, stream);
+            return c.launch(p, sums, *device, stream);
     }
     return fail(HL_UNSUPPORTED, "received attention has no kernel of number %d",
                 static_cast<int>(launch->kernel));

@@ -45,7 +45,8 @@ __global__ static void received_plain(const __grid_constant__ problem p, const r
         sums.received[index] = static_cast<float>(sum);
 }
 
-hl_status launch_received_plain(const problem &p, const received_sums &sums, cudaStream_t stream)
+hl_status launch_received_plain(const problem &p, const received_sums &sums, const cudaDeviceProp &,
+                                cudaStream_t stream)
 {
     int64_t n_all    = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_keys;
     int64_t n_blocks = (n_all + PLAIN_WARPS - 1) / PLAIN_WARPS;
@@ -94,7 +95,7 @@ struct received_tile {
     __device__ bool is_open(const problem &p, int key, int n, int first, int last) const
     {
         return key + n <= length && key + n - 1 <= first + p.window_right &&
-               (key >= last - p.window_left || key + n <= p.window_sink);
+               (key >= hl_reach_begin(&p, last) || key + n <= p.window_sink);
     }
 };
 
@@ -104,13 +105,13 @@ __global__ static void __launch_bounds__(RECEIVED_THREADS)
                       const wide_copies wide)
 {
     extern __shared__ __align__(16) char raw[];
-    auto         &shared = *reinterpret_cast<received_shared<T, DIM> *>(raw);
-    received_tile tile(p, sums, static_cast<int>(blockIdx.x), RECEIVED_KEYS);
-    int           lane  = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int           key   = tile.first_key + warp * 16 + lane / 4; /* and 8 more */
-    int64_t       head  = static_cast<int64_t>(tile.batch) * p.n_heads + tile.head;
-    bool          plain = p.softcap == 0.0f && p.alibi_slopes == nullptr && p.key_bias == nullptr;
-    double        total[2] = {};
+    auto                                &shared = *reinterpret_cast<received_shared<T, DIM> *>(raw);
+    received_tile                        tile(p, sums, static_cast<int>(blockIdx.x), RECEIVED_KEYS);
+    int                                  lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int     key      = tile.first_key + warp * 16 + lane / 4; /* and 8 more */
+    int64_t head     = static_cast<int64_t>(tile.batch) * p.n_heads + tile.head;
+    bool    plain    = p.softcap == 0.0f && p.alibi_slopes == nullptr && p.key_bias == nullptr;
+    double  total[2] = {};
 
     load_tile<RECEIVED_KEYS, RECEIVED_THREADS, T, DIM>(
         shared.k, p.k, row_offset(p.k, tile.batch, tile.head / p.group, 0), tile.first_key,
@@ -119,12 +120,12 @@ __global__ static void __launch_bounds__(RECEIVED_THREADS)
         float scores[RECEIVED_ROWS / 8][4];
         float sum[2] = {};
 
-        load_tile<RECEIVED_ROWS, RECEIVED_THREADS, T, DIM>(shared.q, p.q,
-                                                           row_offset(p.q, tile.batch, tile.head, 0),
-                                                           first, p.n_queries, p.d_head, wide.q);
+        load_tile<RECEIVED_ROWS, RECEIVED_THREADS, T, DIM>(
+            shared.q, p.q, row_offset(p.q, tile.batch, tile.head, 0), first, p.n_queries, p.d_head,
+            wide.q);
         if (threadIdx.x < RECEIVED_ROWS) {
             int   query = first + static_cast<int>(threadIdx.x);
-            float lse = query < p.n_queries ? sums.lse[head * p.n_queries + query] : -INFINITY;
+            float lse   = query < p.n_queries ? sums.lse[head * p.n_queries + query] : -INFINITY;
             shared.lse[threadIdx.x] = lse == -INFINITY ? INFINITY : lse * LOG2_E;
         }
         ptx::copy_commit();
@@ -132,8 +133,9 @@ __global__ static void __launch_bounds__(RECEIVED_THREADS)
         __syncthreads();
         multiply_keys<T, DIM>(scores, shared.k + warp * 16, shared.q);
         /* Rows beyond the last are zero: a key of NaN has scores of NaN for them, too. */
-        bool open = plain && first + RECEIVED_ROWS <= p.n_queries && tile.is_open(p, tile.first_key + warp * 16, 16, tile.start + first,
-                                          tile.start + first + RECEIVED_ROWS - 1);
+        bool open = plain && first + RECEIVED_ROWS <= p.n_queries &&
+                    tile.is_open(p, tile.first_key + warp * 16, 16, tile.start + first,
+                                 tile.start + first + RECEIVED_ROWS - 1);
 #pragma unroll
         for (int i = 0; i < RECEIVED_ROWS / 2; i++) {
             int      column = i / 4 * 8 + lane % 4 * 2 + (i & 1);
@@ -147,8 +149,7 @@ __global__ static void __launch_bounds__(RECEIVED_THREADS)
                 score        = row.score(p, key + 8 * r, scores[i / 4][i % 4]);
             }
             float weight = ptx::exp2_fast(score - shared.lse[column]);
-            bool counts =
-                open || (first + column < p.n_queries && row.keys.has(key + 8 * r));
+            bool  counts = open || (first + column < p.n_queries && row.keys.has(key + 8 * r));
             sum[r] += counts ? weight : 0.0f;
         }
         total[0] += sum[0];
@@ -175,6 +176,8 @@ const char *received_portable_refuses(const problem &p, const cudaDeviceProp &de
         return "types other than bf16 or fp16 throughout";
     if (p.d_head > 256)
         return "d_head above 256";
+    if (p.row_bias != nullptr)
+        return "biases of rows";
     if (n_tiles * p.n_batch * p.n_heads > INT32_MAX)
         return "2^31 tiles of keys";
     return nullptr;
@@ -192,7 +195,8 @@ static hl_status launch(const problem &p, const received_sums &sums, cudaStream_
     return check(cudaGetLastError(), "the attention that keys receive");
 }
 
-hl_status launch_received_portable(const problem &p, const received_sums &sums, cudaStream_t stream)
+hl_status launch_received_portable(const problem &p, const received_sums &sums,
+                                   const cudaDeviceProp &, cudaStream_t   stream)
 {
     return for_half(p.q.dtype, [&](auto type) {
         return for_width<64, 128, 256>(

@@ -49,7 +49,7 @@ def inputs(device, dtype, n=33, heads=4, kv_heads=2, d=32, grad=True):
 
 def operator(device, dtype):
     q, k, v = inputs(device, dtype)
-    rest = (None, None, None, None, None, None, True, 0.2, 0.0, -1, -1, 0)
+    rest = (None, None, None, None, None, None, None, True, 0.2, 0.0, -1, -1, 0)
     torch.library.opcheck(torch.ops.headlight.attention.default, (q, k, v, *rest))
     gates = torch.ones(4, device=device, requires_grad=True)
     torch.library.opcheck(torch.ops.headlight.attention.default, (q, k, v, None, gates, *rest[2:]))

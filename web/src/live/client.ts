@@ -94,6 +94,32 @@ export interface EvaluateAnswer {
     settings: Cost[];
 }
 
+/* An order of heads, some of it gone, on held-out text. */
+export interface FrontierPoint {
+    ranker: string;
+    heads: number; /* removed */
+    bytes: number;
+    change: number; /* of the loss, nats per token */
+    interval: [number | null, number | null];
+    kl: number;
+    agreement: number;
+    fits: boolean; /* the budget, by the upper end of the interval */
+    best: boolean; /* no other is smaller and costs less */
+}
+
+export interface FrontierAnswer {
+    repaired: boolean; /* the losses are those of models that are solved again */
+    tokens: number;
+    context: number;
+    windows: number;
+    nll: number; /* of all heads */
+    bytes: number;
+    points: FrontierPoint[];
+    recommended: number;
+    off: string[]; /* heads to remove there */
+    all_went: boolean;
+}
+
 /* What the server said no with; status 0: it was not reached. */
 export class Refused extends Error {
     constructor(
@@ -151,6 +177,11 @@ export class Client {
 
     async evaluate(input: string, settings: string[][], signal: AbortSignal): Promise<EvaluateAnswer> {
         return (await this.ask("/v1/headlight/evaluate", { input, settings }, signal)).json();
+    }
+
+    /* until: nats per token */
+    async frontier(input: string, until: number, signal: AbortSignal): Promise<FrontierAnswer> {
+        return (await this.ask("/v1/headlight/frontier", { input, until_loss: until }, signal)).json();
     }
 
     /* Events until the end; throws Refused if the connection is lost before. */

@@ -1,16 +1,23 @@
 /* study.ts - a text put to the test: what its heads do on it, which could go, and what that costs.
  *
- *     measure --> profile                             the Diagnosis tab
- *     rank    --> ranking, choices by ratio, sweep    the Prune tab
- *     price   --> trial                               what one choice of heads costs
+ *     measure    --> profile                             the Diagnosis tab
+ *     rank       --> ranking, choices by ratio, sweep    the Prune tab
+ *     recommend  --> frontier, heads within a budget     the Prune tab
+ *     price      --> trial                               what one choice of heads costs
  *
  * One of them at a time; whoever comes next ends the one before. */
 import { plural } from "../base/format";
 import type { RawSweep } from "../data/format";
 import { Profile } from "../data/profile";
-import type { Choice, Client, Cost, EvaluateAnswer, ModelInfo, RankAnswer } from "./client";
+import type { Choice, Client, Cost, EvaluateAnswer, FrontierAnswer, ModelInfo, RankAnswer } from "./client";
 
-export type Work = "" | "measuring" | "ranking" | "trying";
+export type Work = "" | "measuring" | "ranking" | "recommending" | "trying";
+
+/* What was recommended, and for what. */
+export interface Recommendation extends FrontierAnswer {
+    budget: number; /* nats per token */
+    text: string;
+}
 
 /* What a text costs without some heads, and what with all of them. */
 export interface Trial {
@@ -52,6 +59,7 @@ export class Study {
     usual = ""; /* the server's default ranker, once it was named */
     sweep: RawSweep | null = null;
     trial: Trial | null = null;
+    advice: Recommendation | null = null;
     private abort = new AbortController();
 
     constructor(
@@ -103,6 +111,14 @@ export class Study {
             this.ranking = ranking;
             this.trial = null;
             this.sweep = sweepOf(orders, points, cost);
+        });
+    }
+
+    recommend(text: string, budget: number): Promise<void> {
+        return this.do("recommending", async (signal) => {
+            const found = await this.client.frontier(text, budget, signal);
+            this.advice = { ...found, budget, text };
+            this.trial = null;
         });
     }
 
@@ -174,16 +190,26 @@ function noteOf({ tokens, windows, settings }: EvaluateAnswer): string {
         : `${scored}; no confidence interval: the text is one window`;
 }
 
-/* How to make that model: what is written is smaller than the model, and lies where the command is run. */
-export function pruneCommand({ id, path, format }: ModelInfo, off: string[]): string {
+/* How to make that model: what is written is smaller than the model, and lies where the command is run.
+ * With a file of text the other heads are repaired on it. */
+export function pruneCommand({ id, path, format }: ModelInfo, off: string[], text = ""): string {
     const gguf = format === "gguf" || (path ?? "").endsWith(".gguf");
     const name = `${id.replace(/\.gguf$/, "")}-pruned${gguf ? ".gguf" : ""}`;
     return [
         `headlight prune ${shellWord(path || id)}`,
         `--heads ${off.join(",")}`,
+        ...(text ? [`--text ${shellWord(text)}`] : []),
         `--as ${gguf ? "gguf" : "compact"}`,
         `-o ${shellWord(name)}`,
     ].join(" ");
+}
+
+/* The command with the text that it repairs on, as one piece for a shell. */
+export function pruneScript(model: ModelInfo, off: string[], text: string): string {
+    const file = `${model.id.replace(/\.gguf$/, "")}-text.txt`;
+    let end = "END_OF_TEXT";
+    while (text.split("\n").includes(end)) end += "_";
+    return `cat > ${shellWord(file)} <<'${end}'\n${text}\n${end}\n${pruneCommand(model, off, file)}\n`;
 }
 
 /* A name that begins with a dash would be read as an option. */

@@ -22,10 +22,34 @@ type Pen = CanvasRenderingContext2D;
 export function drawHeat(pen: Pen, layout: HeatLayout, picture: HeatPicture, colors: Colors): void {
     pen.clearRect(0, 0, layout.width, layout.height);
     for (let layer = 0; layer < layout.nLayers; layer++)
+        if (!attends(picture.values, layout.nHeads, layer)) drawOther(pen, layout, colors, layer);
+    for (let layer = 0; layer < layout.nLayers; layer++)
         for (let head = 0; head < layout.nHeads; head++) drawCell(pen, layout, picture, colors, layer, head);
     if (layout.bars) drawMeans(pen, layout, picture, colors);
     drawLabels(pen, layout, picture, colors);
     drawMarks(pen, layout, picture, colors);
+}
+
+/* ----------------------------------------------------------------- other layers */
+
+/* Has any head of the layer a value?  Layers with a state and no attention have none. */
+export const attends = (values: Float32Array, nHeads: number, layer: number) =>
+    values.subarray(layer * nHeads, (layer + 1) * nHeads).some((value) => !Number.isNaN(value));
+
+/* A gray column with a line, as in the figures. */
+function drawOther(pen: Pen, layout: HeatLayout, colors: Colors, layer: number) {
+    const top = cellBox(layout, layer, layout.nHeads - 1);
+    const height = layout.nHeads * layout.cellHeight;
+    pen.fillStyle = pen.strokeStyle = colors.bar;
+    pen.globalAlpha = 0.16;
+    pen.fillRect(top.x, top.y, top.width, height);
+    pen.globalAlpha = 0.8;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    pen.moveTo(Math.round(top.x + top.width / 2) + 0.5, top.y);
+    pen.lineTo(Math.round(top.x + top.width / 2) + 0.5, top.y + height);
+    pen.stroke();
+    pen.globalAlpha = 1;
 }
 
 /* ------------------------------------------------------------------------ cells */

@@ -7,7 +7,7 @@ import type { Axis } from "../base/axis";
 import { headName, number } from "../base/format";
 import type { MapName } from "../base/palette";
 import type { Theme } from "../data/quantity";
-import { drawHeat } from "./heat_draw";
+import { attends, drawHeat } from "./heat_draw";
 import { cellAt, cellBox, layOut, type HeatLayout } from "./heat_layout";
 import { useWidth } from "./pieces";
 import { colorsOf, sized } from "./theme";
@@ -228,7 +228,9 @@ function spoken(props: HeatmapProps, cell: Cell): string {
     const index = cell.layer * props.nHeads + cell.head;
     const value = props.values[index];
     const parts = [
-        `${headName(cell.layer, cell.head)} ${Number.isNaN(value) ? "no value" : number(value)} ${props.unit}`.trim(),
+        attends(props.values, props.nHeads, cell.layer)
+            ? `${headName(cell.layer, cell.head)} ${Number.isNaN(value) ? "no value" : number(value)} ${props.unit}`.trim()
+            : `layer ${cell.layer} has no attention`,
     ];
     if (props.describe?.(index)) parts.push(props.describe(index));
     if (props.off.has(index)) parts.push("off");
@@ -261,7 +263,13 @@ function Tip(props: HeatmapProps & { cell: Cell; layout: HeatLayout }) {
             class={`tip ${side} ${y < 64 ? "under" : ""}`}
             aria-hidden="true"
             style={{ left: `${x}px`, top: `${y < 64 ? y + layout.cellHeight : y}px` }}>
-            <b>{headName(cell.layer, cell.head)}</b> {number(props.values[index])} {props.unit}
+            {attends(props.values, props.nHeads, cell.layer) ? (
+                <>
+                    <b>{headName(cell.layer, cell.head)}</b> {number(props.values[index])} {props.unit}
+                </>
+            ) : (
+                `layer ${cell.layer}: no attention`
+            )}
             {props.off.has(index) ? " · off" : ""}
             {props.describe?.(index) ? <small>{props.describe(index)}</small> : null}
         </div>

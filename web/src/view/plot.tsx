@@ -16,6 +16,7 @@ export interface Line {
     low?: ArrayLike<number>; /* a band around the line */
     high?: ArrayLike<number>;
     scale?: "y" | "right";
+    span?: boolean; /* drawn across values that are missing */
 }
 
 export interface PlotProps {
@@ -94,6 +95,7 @@ function seriesOf(lines: Line[], colors: Colors): { series: uPlot.Series[]; band
             width: line.width ?? 1.75,
             scale,
             dash: line.dash,
+            spanGaps: line.span,
             points: {
                 show: line.values.length < 40,
                 size: 5,
@@ -103,7 +105,7 @@ function seriesOf(lines: Line[], colors: Colors): { series: uPlot.Series[]; band
             },
         });
         if (!line.low || !line.high) continue;
-        const edge = { scale, stroke: "transparent", width: 0, points: { show: false } };
+        const edge = { scale, stroke: "transparent", width: 0, spanGaps: line.span, points: { show: false } };
         bands.push({ series: [series.length, series.length + 1], fill: faint(line.color, 0.16) });
         series.push(edge, edge);
     }

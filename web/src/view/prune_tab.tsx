@@ -1,15 +1,17 @@
-/* prune_tab.tsx - which heads could go: an order, a choice of them, what they cost, and the text without
- * them.  The model that lacks them is made by the command that stands below; a server writes none. */
+/* prune_tab.tsx - which heads could go: what a budget recommends, an order, a choice of heads, what they
+ * cost, and the text without them.  The model that lacks them is made by the command that stands below; a
+ * server writes none. */
 import { useMemo, useState } from "preact/hooks";
 import { axisAround } from "../base/axis";
 import { number, parseHead, percent, plural, signed } from "../base/format";
 import { extent } from "../data/arrays";
 import { bluesOf } from "../data/quantity";
-import type { Table } from "../data/tables";
+import { download, type Table } from "../data/tables";
 import type { RankAnswer } from "../live/client";
 import type { LiveSource } from "../live/source";
-import { pruneCommand, RANKERS, VERDICTS, type Trial } from "../live/study";
+import { pruneCommand, pruneScript, RANKERS, VERDICTS, type Trial } from "../live/study";
 import { selectedHeads, useStore } from "../store";
+import { AdvicePanel } from "./advice";
 import { Nothing, Panel } from "./pieces";
 import { ProfileHeatmap } from "./profile_heatmap";
 import { Scale } from "./scale";
@@ -58,21 +60,22 @@ export function PruneTab({ source }: { source: LiveSource }) {
                 </label>
                 <RatioSlider source={source} ratio={ratio} onRatio={pick} />
             </StudyBox>
+            <AdvicePanel source={source} />
             {study.ranking && study.sweep ? (
-                <>
-                    <div class="columns halves">
-                        <div class="column">
-                            <OrderPanel source={source} ranking={study.ranking} />
-                        </div>
-                        <div class="column">
-                            <CostPanel sweep={study.sweep} />
-                        </div>
+                <div class="columns halves">
+                    <div class="column">
+                        <OrderPanel source={source} ranking={study.ranking} />
                     </div>
-                    <TrialPanels source={source} />
-                </>
+                    <div class="column">
+                        <CostPanel sweep={study.sweep} />
+                    </div>
+                </div>
+            ) : null}
+            {study.ranking || study.advice ? (
+                <TrialPanels source={source} />
             ) : (
                 <Panel title="No heads ranked yet" class="wide">
-                    <Nothing title="Press Rank heads to see which heads could be removed">
+                    <Nothing title="Or press Rank heads to choose by an order of your own">
                         Heads are put in pruning order by what they do on the text, disabled step by step, and
                         compared with a random order. Nothing here changes the Live tab.
                     </Nothing>
@@ -231,7 +234,7 @@ function TrialPanels({ source }: { source: LiveSource }) {
                         then generates.
                     </p>
                 )}
-                {off.length ? <CommandLine line={pruneCommand(source.model, off)} /> : null}
+                {off.length ? <CommandLine source={source} off={off} /> : null}
             </Panel>
             {trial && now && before && now.settings.off.join() === off.join() ? (
                 <Texts now={now} before={before} />
@@ -304,23 +307,40 @@ function TrialNumbers({ trial }: { trial: Trial }) {
     );
 }
 
-function CommandLine({ line }: { line: string }) {
+/* Heads as recommended are repaired as recommended, so the text goes along. */
+function CommandLine({ source, off }: { source: LiveSource; off: string[] }) {
     const [copied, setCopied] = useState("");
+    const { advice } = source.study;
+    const repaired = advice?.repaired && advice.off.join() === off.join();
+    const name = source.model.id.replace(/\.gguf$/, "");
+    const line = pruneCommand(source.model, off, repaired ? `${name}-text.txt` : "");
+    const whole = repaired ? pruneScript(source.model, off, advice.text) : line;
     return (
         <div class="command">
-            <p>To save this pruned model, run:</p>
+            <p>
+                To save this pruned model, run this
+                {repaired ? `; Copy and Download bring ${name}-text.txt along, on which it is repaired` : ""}:
+            </p>
             <code id="prune-command">{line}</code>{" "}
             <button
                 type="button"
                 class="quiet"
                 onClick={() =>
-                    navigator.clipboard.writeText(line).then(
-                        () => setCopied(line),
+                    navigator.clipboard.writeText(whole).then(
+                        () => setCopied(whole),
                         () => setCopied(""),
                     )
                 }>
-                {copied === line ? "Copied" : "Copy"}
+                {copied === whole ? "Copied" : "Copy"}
             </button>
+            {repaired ? (
+                <button
+                    type="button"
+                    class="quiet"
+                    onClick={() => download(`prune-${name}.sh`, "text/x-shellscript", whole)}>
+                    Download
+                </button>
+            ) : null}
         </div>
     );
 }

@@ -43,6 +43,7 @@ const WORDS: Record<Work, string> = {
     "": "",
     measuring: "measuring…",
     ranking: "ranking heads and measuring what disabling them costs…",
+    recommending: "trying the three best orders on held-out text…",
     trying: "trying…",
 };
 
