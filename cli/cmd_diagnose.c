@@ -541,7 +541,7 @@ static const char about[] =
     "Observations: sink-heads, previous-token-heads, alike-heads, alike-sinks.\n"
     "\n"
     "Thresholds and their defaults: collapse-share 0.5, collapse-entropy 0.05,\n"
-    "collapse-drop 0.1, collapse-fall 4, collapse-new 0.2, overload-share 0.9,\n"
+    "collapse-drop 0.1, collapse-errors 4, collapse-new 0.2, overload-share 0.9,\n"
     "overload-entropy 0.9, overload-change 0.05, locking-window 64, locking-change 0.05,\n"
     "locking-spread 0.01, locking-loop 0.02, locking-tokens 32, flat-range 0.03, flat-errors 2,\n"
     "redundancy-share 0.5, redundancy-similarity 0.9, inactive-norm 0.1,\n"

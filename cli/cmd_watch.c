@@ -84,8 +84,8 @@ static const char description[] =
     "are kept in one file, and a restarted command continues it.\n"
     "\n"
     "The column 'drop' says how far the mean normalized entropy lies below the\n"
-    "highest of the last steps, and 'fall' how many robust standard deviations\n"
-    "of the windows that is.  With --nll a fall counts as a collapse only if the loss\n"
+    "highest of the last steps, and 'errors' how many robust standard deviations\n"
+    "of the windows that is.  With --nll a drop counts as a collapse only if the loss\n"
     "did not fall with it: attention sharpens while a model learns.\n"
     "\n"
     "An alarm is a finding of one of the checks of --fail-on, by default\n"
@@ -156,7 +156,7 @@ static int parse_request(watch_request *request, int argc, char **argv)
         HL_TEXT("fail-on", 0, &request->fail_on, "NAME,...",
                 "checks that are alarms; any: all, none"),
         HL_LIST("threshold", 0, &request->given, "NAME=VALUE", "change a threshold (repeatable)"),
-        HL_INT("back", 0, &request->n_back, "N", "look for a fall over the last N checkpoints (5)",
+        HL_INT("back", 0, &request->n_back, "N", "look for a drop over the last N checkpoints (5)",
                1, 1 << 20),
         HL_TEXT("exec", 0, &request->command, "COMMAND",
                 "run COMMAND on an alarm, with JSON as its input"),
@@ -261,13 +261,13 @@ static void print_point(const hl_series_point *point, bool heading)
 {
     if (heading)
         printf("%10s %9s %10s %8s %8s %10s  %s\n", "step", "entropy", "normalized", "loss", "drop",
-               "fall", "name");
+               "errors", "name");
     printf("%10lld", (long long)point->step);
     print_number(9, "%.4f", point->entropy);
     print_number(10, "%.4f", point->normalized);
     print_number(8, "%.4f", point->nll);
     print_number(8, "%+.4f", point->drop);
-    print_number(10, "%+.1f", point->fall);
+    print_number(10, "%+.1f", point->drop_errors);
     printf("  %s\n", hl_shown(point->name));
     fflush(stdout); /* the next line may take hours */
 }

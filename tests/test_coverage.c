@@ -1,7 +1,7 @@
 /* test_coverage.c - do 95% intervals hold the number 95% of the time?
  *
- *     population   the demo model's own windows of a text, measured once: entropies of heads, losses
- *                  with heads disabled, KL, losses of single tokens
+ *     population   the demo model's own windows of a text, measured once: entropies of heads, sampled
+ *                  rows, losses with heads disabled, KL, losses of single tokens
  *     sample       n of these windows, drawn with replacement, so that no window is used up
  *     interval     by the same calls as in the commands
  *     coverage     in how many samples it holds the number of the whole population
@@ -23,6 +23,18 @@
 #define DEMO   "models/demo"
 #define SPARSE "models/demo-sparse"
 #define TEXT   (is_table ? "models/text/alice.txt" : "models/text/speech-1960.txt") /* the shorter */
+
+/* The scores of sampled rows that `show --table patterns` gives an interval. */
+static const struct {
+    const char       *name;
+    hl_pattern_metric metric;
+} sampled_scores[] = {
+    { "`band` of sampled rows, 64 heads", HL_PM_BAND },
+    { "`content` of sampled rows, 64 heads", HL_PM_CONTENT },
+    { "`k90` of sampled rows, 64 heads", HL_PM_K90 },
+    { "`support2` of sampled rows, 64 heads", HL_PM_SUPPORT2 },
+};
+enum { N_SCORES = sizeof sampled_scores / sizeof *sampled_scores };
 
 enum { N_HEADS = 8, N_LAYERS = 8, SIZE = 64, MAX_N = 32, N_DRAWN_SEEDS = 8, MOST_COLUMNS = 80 };
 
@@ -47,6 +59,7 @@ typedef struct population {
     double        *heads[2]; /* (n_windows, SIZE) normalized entropy, of two models */
     double        *losses;   /* (n_windows, n_ctx) of tokens with heads disabled */
     uint8_t       *wrong;    /* (n_windows, n_ctx) is the token not the most likely one? */
+    hl_moments *sampled; /* (n_windows, SIZE, N_SCORES) of the rows that are sampled of a window */
 } population;
 
 static population p;
@@ -114,6 +127,38 @@ static void measure_settings(const hl_corpus *corpus)
     free(gates);
 }
 
+/* Each window by itself: a profile does not keep these numbers by window. */
+static void measure_patterns(const int64_t *ids)
+{
+    const char *here = new_folder(), *path = in_folder(here, "window.jsonl");
+
+    p.sampled = calloc((size_t)(p.size.n_windows * SIZE * N_SCORES), sizeof *p.sampled);
+    assert_non_null(p.sampled);
+    for (int64_t i = 0; i < p.size.n_windows; i++) {
+        hl_profile *profile = NULL;
+        hl_corpus  *corpus  = NULL;
+        FILE       *file    = fopen(path, "w");
+
+        assert_non_null(file);
+        for (int64_t k = 0; k < p.size.n_ctx; k++)
+            fprintf(file, "%s%lld", k == 0 ? "[" : ", ", (long long)ids[i * p.size.n_ctx + k]);
+        fprintf(file, "]\n");
+        fclose(file);
+        assert_ok(
+            hl_corpus_open(&corpus, p.model, NULL, &(hl_corpus_options){ .token_ids = path }));
+        assert_ok(
+            hl_measure(&profile, p.model, NULL, corpus,
+                       &(hl_measure_options){ .windows.n_ctx = p.size.n_ctx, .no_probe = true }));
+        for (int64_t c = 0; c < SIZE * N_SCORES; c++)
+            p.sampled[i * SIZE * N_SCORES + c] =
+                hl_profile_pattern(profile, c / N_SCORES / N_HEADS, c / N_SCORES % N_HEADS,
+                                   sampled_scores[c % N_SCORES].metric, false);
+        hl_profile_free(profile);
+        hl_corpus_close(corpus);
+    }
+    remove_folder(here);
+}
+
 /* Is a token not the most likely one, and how unlikely is it to a model that lacks two layers' heads? */
 static void measure_tokens(const hl_tokenizer *tokenizer)
 {
@@ -150,6 +195,7 @@ static void measure_tokens(const hl_tokenizer *tokenizer)
     for (int64_t i = 0; i < n; i++)
         p.wrong[i] = top[i] != found->ids[i];
     free(top);
+    measure_patterns(found->ids);
     hl_encoding_free(found);
 }
 
@@ -180,6 +226,7 @@ static int tear_down(void **state)
     hl_free(p.heads[1]);
     free(p.losses);
     free(p.wrong);
+    free(p.sampled);
     hl_evaluation_free(p.found);
     hl_model_close(p.model);
     return 0;
@@ -289,6 +336,108 @@ static void test_means(void **state)
 {
     (void)state;
     cover("mean entropy of a head, 64 heads", sample_means);
+}
+
+/* The mean and the spread of the rows of several windows. */
+static hl_moments merged(const hl_moments *one, const hl_moments *two)
+{
+    double     n   = (double)(one->count + two->count);
+    hl_moments all = { .count = one->count + two->count };
+
+    all.mean = ((double)one->count * one->mean + (double)two->count * two->mean) / n;
+    double a = one->mean - all.mean, b = two->mean - all.mean;
+    all.variance = ((double)one->count * (one->variance + a * a) +
+                    (double)two->count * (two->variance + b * b)) /
+                   n;
+    return all;
+}
+
+static int score_of_test;
+
+static hl_moments sampled_of(const int64_t *windows, int64_t n, int64_t head)
+{
+    hl_moments all = { 0 };
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t           window = windows != NULL ? windows[i] : i;
+        const hl_moments *own    = &p.sampled[(window * SIZE + head) * N_SCORES + score_of_test];
+        all                      = i == 0 ? *own : merged(&all, own);
+    }
+    return all;
+}
+
+static void sample_patterns(tally *out, int n, hl_random *random)
+{
+    static double truth[N_SCORES][SIZE]; /* no mean is 0 */
+    int64_t       chosen[MAX_N];
+
+    draw(chosen, n, random);
+    for (int c = 0; c < SIZE; c++) {
+        hl_moments rows = sampled_of(chosen, n, c);
+        if (truth[score_of_test][c] == 0.0)
+            truth[score_of_test][c] = sampled_of(NULL, p.size.n_windows, c).mean;
+        count(out, c, hl_sampled_interval(&rows, n), truth[score_of_test][c]);
+    }
+}
+
+static void test_patterns(void **state)
+{
+    (void)state;
+    for (score_of_test = 0; score_of_test < N_SCORES; score_of_test++)
+        cover(sampled_scores[score_of_test].name, sample_patterns);
+}
+
+/* A ranking by a number of each window, which here is the entropy: does a head have one of the places
+ * that it may have?  Not by the score of the sample, but by that of all windows. */
+static void rank_windows(hl_ranking **out, double *each, int64_t n)
+{
+    double       means[SIZE];
+    int64_t      documents[200] = { 0 };
+    hl_gradients gradients      = { .n_layers  = N_LAYERS,
+                                    .n_heads   = N_HEADS,
+                                    .each      = each,
+                                    .documents = documents,
+                                    .n_windows = n };
+
+    for (int c = 0; c < SIZE; c++)
+        means[c] = mean_of(each + c, n, SIZE);
+    assert_ok(
+        hl_rank(out, HL_RANKER_GRADIENT,
+                &(hl_rank_inputs){ .model = p.model, .gradient = means, .gradients = &gradients },
+                &(hl_rank_options){ .order = HL_ORDER_LOWEST, .places = true }));
+}
+
+static void sample_places(tally *out, int n, hl_random *random)
+{
+    static int64_t place[SIZE]; /* of a head among all windows, from 1 on */
+    int64_t        chosen[MAX_N];
+    double         values[MAX_N * SIZE];
+    hl_ranking    *ranking = NULL;
+
+    if (place[0] == 0) {
+        rank_windows(&ranking, p.heads[0], p.size.n_windows);
+        for (int64_t i = 0; i < SIZE; i++)
+            place[ranking->heads[i].layer * N_HEADS + ranking->heads[i].head] = 1 + i;
+        hl_ranking_free(ranking);
+    }
+    draw(chosen, n, random);
+    for (int i = 0; i < n; i++)
+        memcpy(values + i * SIZE, p.heads[0] + chosen[i] * SIZE, SIZE * sizeof *values);
+    rank_windows(&ranking, values, n);
+    for (int64_t i = 0; i < SIZE; i++) {
+        int64_t     head     = ranking->heads[i].layer * N_HEADS + ranking->heads[i].head;
+        hl_interval interval = hl_no_interval(n, HL_UNITS_WINDOWS);
+        interval.low         = (double)ranking->places[i].first;
+        interval.high        = (double)ranking->places[i].last;
+        count(out, (int)head, interval, (double)place[head]);
+    }
+    hl_ranking_free(ranking);
+}
+
+static void test_places(void **state)
+{
+    (void)state;
+    cover("place of a head in a ranking, 64 heads", sample_places);
 }
 
 /* Documents of some windows that follow one another in the population: whole ones are drawn. */
@@ -404,7 +553,7 @@ static void sample_losses(tally *out, int n, hl_random *random, int64_t first, i
         hl_ratio_sums sums = loss_sums(chosen, n, s, kl, rise);
 
         count(out, (int)(s - first),
-              hl_ratio_interval(&sums, &none, kl ? HL_SCALE_POSITIVE : HL_SCALE_PLAIN),
+              hl_ratio_interval(&sums, &none, kl ? HL_SCALE_KL : HL_SCALE_PLAIN),
               loss_truth(s, kl, rise));
     }
 }
@@ -627,6 +776,7 @@ int main(void)
         cmocka_unit_test(test_documents), cmocka_unit_test(test_rises),
         cmocka_unit_test(test_kl),        cmocka_unit_test(test_kl_of_heads),
         cmocka_unit_test(test_area),      cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_patterns),  cmocka_unit_test(test_places),
         cmocka_unit_test(test_sweep),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

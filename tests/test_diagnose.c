@@ -188,7 +188,7 @@ static void test_fall(void **state)
     assert_ok(hl_threshold_set(&other, "collapse-drop", 0.6));
     assert_int_equal(verdict_since(&after, &before, &other), HL_VERDICT_NOT_FOUND);
     other = hl_thresholds_default();
-    assert_ok(hl_threshold_set(&other, "collapse-fall", 1e6));
+    assert_ok(hl_threshold_set(&other, "collapse-errors", 1e6));
     assert_int_equal(verdict_since(&after, &before, &other), HL_VERDICT_NOT_FOUND);
 
     found = diagnose(&before, &after, NULL); /* the entropy rose */

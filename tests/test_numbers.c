@@ -3,6 +3,7 @@
 
 #include "analysis/cluster.h"
 #include "analysis/numbers.h"
+#include "measure/perplexity.h"
 
 #define CLOSE 1e-13
 
@@ -323,14 +324,44 @@ static void test_scales(void **state)
     }
 }
 
+/* The upper end of a KL allows for a share u of unseen units, five times as far off as the largest one
+ * seen: by all units with one left out, and by sums over units of the same length. */
+static void test_unseen_units(void **state)
+{
+    const double  units[] = { 0.5, 0.1, 0.3, 0.2, 0.9 };
+    double        without[5], sum = 2.0, mean = 0.4;
+    hl_ratio_sums sums = { 0 }, none = { 0 };
+    double        u = 1.0 - pow(0.05, 1.0 / 5.0);
+    (void)state;
+
+    for (int i = 0; i < 5; i++) {
+        without[i] = (sum - units[i]) / 4.0;
+        hl_ratio_add(&sums, 7.0 * units[i], 7.0);
+    }
+    hl_interval plain = hl_jackknife(mean, without, 5, HL_SCALE_POSITIVE, HL_UNITS_WINDOWS);
+    hl_interval kl    = hl_jackknife(mean, without, 5, HL_SCALE_KL, HL_UNITS_WINDOWS);
+    hl_interval ratio = hl_ratio_interval(&sums, &none, HL_SCALE_KL);
+    double      more  = 5.0 * u * (0.9 - mean);
+    assert_near(kl.low, plain.low, CLOSE);
+    assert_near(kl.high, mean + sqrt((plain.high - mean) * (plain.high - mean) + more * more),
+                CLOSE);
+    assert_near(ratio.low, kl.low, CLOSE);
+    assert_near(ratio.high, kl.high, CLOSE);
+    /* Units that are all alike have no interval to speak of. */
+    for (int i = 0; i < 5; i++)
+        without[i] = 0.4;
+    kl = hl_jackknife(mean, without, 5, HL_SCALE_KL, HL_UNITS_WINDOWS);
+    assert_near(kl.high, 0.4, CLOSE);
+}
+
 /* Welch: two errors of one unit of variance each with 3 degrees of freedom have 6 together. */
 static void test_errors_add_up(void **state)
 {
     (void)state;
-    hl_error sum = hl_error_add((hl_error){ 1.0, 3.0, 0.0 }, (hl_error){ 1.0, 3.0, 0.0 });
+    hl_error sum = hl_error_add((hl_error){ 1.0, 3.0, 0.0, 0.0 }, (hl_error){ 1.0, 3.0, 0.0, 0.0 });
     assert_near(sum.variance, 2.0, CLOSE);
     assert_near(sum.freedom, 6.0, CLOSE);
-    assert_near(hl_error_add(sum, (hl_error){ 0.0, 5.0, 0.0 }).freedom, 6.0, CLOSE);
+    assert_near(hl_error_add(sum, (hl_error){ 0.0, 5.0, 0.0, 0.0 }).freedom, 6.0, CLOSE);
 }
 
 /* With no difference, p below 0.05 must come about one time in twenty. */
@@ -387,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_groups_are_left_out_whole),
         cmocka_unit_test(test_few_units_have_no_interval),
         cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_unseen_units),
         cmocka_unit_test(test_errors_add_up),
         cmocka_unit_test(test_false_alarms),
         cmocka_unit_test(test_random),

@@ -73,7 +73,7 @@ static void a_point_says_what_the_profile_says(void **state)
     assert_int_equal(point->n_tokens, hl_profile_n_tokens(profile));
     assert_int_equal(point->n_sequences, 12);
     assert_int_equal(point->n_bytes, 1500);
-    assert_true(isnan(point->nll) && isnan(point->fall));
+    assert_true(isnan(point->nll) && isnan(point->drop_errors));
     assert_int_equal(point->since, -1);
     assert_ok(hl_diagnose(&found, profile, NULL, NULL));
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
@@ -114,11 +114,11 @@ static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
 
         /* The highest of the steps before is the first; since then the loss fell in both. */
         assert_int_equal(point->since, i == 1 ? 0 : 100);
-        assert_true(point->fall > 10.0 && point->drop > 0.1);
+        assert_true(point->drop_errors > 10.0 && point->drop > 0.1);
         assert_int_equal(point->verdicts[1], i == 1 ? HL_VERDICT_NOT_FOUND : HL_VERDICT_FOUND);
         assert_ok(hl_diagnose(&found, now, i == 1 ? before : last, NULL));
         assert_int_equal(point->verdicts[1], found->items[1].verdict);
-        assert_near(point->fall, found->items[1].errors, 1e-12);
+        assert_near(point->drop_errors, found->items[1].errors, 1e-12);
         hl_diagnoses_free(found);
         /* Drift is looked for since the step just before. */
         assert_ok(hl_diagnose(&found, now, last, NULL));
@@ -172,14 +172,14 @@ static void falls_are_looked_for_among_the_last_steps(void **state)
     assert_int_equal(hl_series_at(series, 2)->since, 10);
     assert_ok(add_model(series, &model, 40, &two));
     assert_int_equal(hl_series_at(series, 3)->since, 20);
-    double near = hl_series_at(series, 3)->fall;
+    double near = hl_series_at(series, 3)->drop_errors;
     assert_ok(add_model(series, &model, 40, NULL));
     assert_int_equal(hl_series_n_points(series), 4);
     assert_int_equal(hl_series_at(series, 3)->since, 10);
-    assert_true(hl_series_at(series, 3)->fall > near);
+    assert_true(hl_series_at(series, 3)->drop_errors > near);
     /* A rise is a negative fall. */
     add(series, 0.0, 31);
-    assert_true(hl_series_at(series, 4)->fall < 0.5);
+    assert_true(hl_series_at(series, 4)->drop_errors < 0.5);
     hl_series_free(series);
 }
 
@@ -197,10 +197,10 @@ static void a_threshold_decides(void **state)
     first.loss = 4.0;
     model.loss = 4.1;
     assert_ok(add_model(series, &first, 1, NULL));
-    assert_ok(hl_threshold_set(&thresholds, "collapse-fall", 1000));
+    assert_ok(hl_threshold_set(&thresholds, "collapse-errors", 1000));
     assert_ok(add_model(series, &model, 2, &options));
     assert_int_equal(hl_series_at(series, 1)->verdicts[1], HL_VERDICT_NOT_FOUND);
-    assert_true(hl_series_at(series, 1)->fall > 4);
+    assert_true(hl_series_at(series, 1)->drop_errors > 4);
     assert_ok(add_model(series, &model, 2, NULL));
     assert_int_equal(hl_series_at(series, 1)->verdicts[1], HL_VERDICT_FOUND);
     hl_series_free(series);
@@ -280,7 +280,7 @@ static void a_series_comes_back(void **state)
     assert_int_equal(n_first, n_second);
     assert_memory_equal(first, second, n_first);
     assert_int_equal(hl_series_n_layers(loaded), M_LAYERS);
-    assert_true(hl_series_at(loaded, 2)->fall == hl_series_at(series, 2)->fall);
+    assert_true(hl_series_at(loaded, 2)->drop_errors == hl_series_at(series, 2)->drop_errors);
     /* A series that was read continues like one that was not. */
     add(series, 0.05, 400);
     add(loaded, 0.05, 400);
@@ -296,6 +296,37 @@ static void a_series_comes_back(void **state)
     hl_series_free(series);
     hl_series_free(loaded);
     remove_folder(here);
+}
+
+/* Members that had other names: normalized was fair, drop_errors was fall. */
+static void a_series_of_an_earlier_version_is_read(void **state)
+{
+    hl_series *series = new_series(), *old = NULL;
+    char      *line = NULL, text[20000], *name;
+    (void)state;
+
+    add(series, 0, 100);
+    add(series, 0.1, 200);
+    assert_ok(hl_series_render(&line, series, 1));
+    snprintf(text, sizeof text,
+             "{\"format\": \"headlight series 1\", \"layers\": %d, \"heads\": %d, \"text\": "
+             "\"00000000000004d2\", \"settings\": {}}\n%s\n",
+             M_LAYERS, M_HEADS, line);
+    while ((name = strstr(text, "normalized\"")) != NULL) {
+        memcpy(name, "fair", 4);
+        memmove(name + 4, name + 10, strlen(name + 10) + 1);
+    }
+    name = strstr(text, "drop_errors");
+    assert_non_null(name);
+    memcpy(name, "fall", 4);
+    memmove(name + 4, name + 11, strlen(name + 11) + 1);
+    assert_ok(hl_series_parse(&old, text, strlen(text), "f"));
+    assert_true(hl_series_at(old, 0)->drop_errors == hl_series_at(series, 1)->drop_errors);
+    assert_true(hl_series_at(old, 0)->normalized == hl_series_at(series, 1)->normalized);
+    assert_false(isnan(hl_series_at(old, 0)->drop_errors));
+    hl_free(line);
+    hl_series_free(series);
+    hl_series_free(old);
 }
 
 #define BEGINNING                                                                                  \
@@ -496,6 +527,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_measured_again_takes_its_place),
         cmocka_unit_test(what_cannot_be_compared_is_refused),
         cmocka_unit_test(a_series_comes_back),
+        cmocka_unit_test(a_series_of_an_earlier_version_is_read),
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(spoilt_lines_are_refused),
         cmocka_unit_test(crc_of_known_texts),

@@ -315,6 +315,8 @@ static void entities_are_capitals_and_digits(void **state)
         { "in", " ", false },      { "in", ".", false },     { "nach", " Österreich", true },
         { "nach", " öl", false },  { "é", "A", false },      { "in\xc3", "\xa9", false },
         { "", "", false },         { "end.", "Then", true }, { "to", " \"New York", true },
+        { "and", " I", false },    { "", "I’m", false },     { "King James", " II", true },
+        { "in", " Italy", true },  { "", "I9", true },       { "and", " I.", false },
     };
     (void)state;
 
@@ -340,7 +342,7 @@ static void ascii_is_as_unicode_has_it(void **state)
         bool     is_capital = hl_char_lowercase(lower, c) > 0 && lower[0] != c;
 
         assert_int_equal(hl_begins_entity(text, 1, 3),
-                         is_word && (is_capital || hl_char_is(HL_CHAR_NUMERIC, c)));
+                         is_word && c != 'I' && (is_capital || hl_char_is(HL_CHAR_NUMERIC, c)));
         assert_int_equal(hl_begins_entity(word, 1, 2), !is_word);
     }
 }

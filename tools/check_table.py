@@ -30,7 +30,7 @@ ALICE = "models/text/alice.txt"
 # number of tokens, is it a decoder of text.
 REAL = [
     ("SmolLM2-135M", "smollm2-135m/model.gguf", ALICE, 256, 2048, True),
-    ("Qwen2.5-Coder-0.5B (code)", "qwen2.5-coder-0.5b/model.gguf", "python/headlight/torch.py", 256, 2048,
+    ("Qwen2.5-Coder-0.5B (code)", "qwen2.5-coder-0.5b/model.gguf", "tools/demo_data.py", 256, 2048,
      True),
     ("Gemma-3-270M", "gemma3-270m/model.gguf", ALICE, 256, 2048, True),
     ("TinyLlama-1.1B", "tinyllama-1.1b/model.gguf", ALICE, 256, 2048, True),
@@ -190,7 +190,7 @@ def main() -> None:
         folder = arguments.profiles or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         table = Table(folder)
-        if arguments.cases:
+        if arguments.cases and not (folder / "quantized.gguf.profile").exists():
             quantize(arguments.cases)
         if arguments.fixtures:
             write_fixtures(table, arguments.cases, arguments.fixtures)

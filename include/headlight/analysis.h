@@ -155,7 +155,7 @@ typedef enum hl_threshold {
                               * the first token is below this */
     HL_T_COLLAPSE_DROP,      /* collapse: fall of the mean normalized entropy since earlier
                               * checkpoints that matters */
-    HL_T_COLLAPSE_FALL,      /* collapse: the same fall in robust standard deviations */
+    HL_T_COLLAPSE_ERRORS,    /* collapse: the same drop in robust standard deviations */
     HL_T_COLLAPSE_NEW,       /* collapse: share of heads that became one-hot since then */
     HL_T_OVERLOAD_SHARE,     /* overload: share of heads that must count */
     HL_T_OVERLOAD_ENTROPY,   /* overload: a head counts only if its median normalized entropy is

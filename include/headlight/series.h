@@ -76,10 +76,10 @@ typedef struct hl_series_point {
     double  median; /* median over sequences */
     double  sigma;  /* robust standard deviation over sequences */
     /* How far `level` lies below the highest median of the earlier checkpoints (of those since
-     * which attention collapsed, if there are any), in sigmas of that checkpoint; and the step of that
-     * checkpoint, -1 if there is none to compare with. */
-    double     fall;
-    double     drop; /* as `fall`, of normalized entropy and not in sigmas: higher minus `level` */
+     * which attention collapsed, if there are any); the same in sigmas of that checkpoint; and the
+     * step of that checkpoint, -1 if there is none to compare with. */
+    double     drop;
+    double     drop_errors;
     int64_t    since;
     hl_verdict verdicts[HL_N_DIAGNOSES]; /* in the order of hl_diagnosis_name */
     double     values[HL_N_DIAGNOSES];

@@ -50,11 +50,11 @@ typedef enum hl_trace_rows {
 /* What a trace holds of a token in addition to hl_generated. */
 typedef struct hl_traced_token {
     hl_token_kind kind;
-    double        spike;     /* score of hl_spikes; NaN in a prompt, or if too few rows have been
+    double        spike;   /* score of hl_spikes; NaN in a prompt, or if too few rows have been
                               * learned */
-    bool          is_entity; /* the token begins a word that has a capital letter or a digit */
-    const char   *text;      /* text that the token added; borrowed, not NUL-terminated */
-    size_t        n_bytes;
+    bool        is_entity; /* the token begins a word that has a capital letter or a digit, not I */
+    const char *text;      /* text that the token added; borrowed, not NUL-terminated */
+    size_t      n_bytes;
 } hl_traced_token;
 
 /* Reads a trace: a safetensors file, or lines of JSON if the name ends in ".jsonl".  Returns

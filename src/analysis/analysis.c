@@ -238,7 +238,7 @@ static void put_pattern_row(hl_sheet *table, const hl_profile *profile, int64_t 
                           nosink ? NAN : hl_profile_probe(profile, layer, head, (hl_probe)probe));
     for (size_t i = 0; i < sizeof with_interval / sizeof *with_interval; i++) {
         hl_moments  rows     = hl_profile_pattern(profile, layer, head, with_interval[i], nosink);
-        hl_interval interval = hl_sampled_interval(profile, &rows);
+        hl_interval interval = hl_sampled_interval(&rows, hl_profile_all_sequences(profile));
 
         hl_sheet_put_reals(table, interval.low, interval.high);
     }
@@ -248,7 +248,7 @@ static hl_status fill_patterns(hl_sheet *table, const hl_profile *profile,
                                const hl_analysis_options *options)
 {
     hl_moments  rows  = hl_profile_pattern(profile, 0, 0, HL_PM_PEAK, false);
-    hl_interval first = hl_sampled_interval(profile, &rows);
+    hl_interval first = hl_sampled_interval(&rows, hl_profile_all_sequences(profile));
 
     (void)options;
     hl_sheet_fact_interval(table, &first);

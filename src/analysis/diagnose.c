@@ -21,7 +21,7 @@ static const struct {
     [HL_T_COLLAPSE_SHARE]        = { "collapse-share", 0.5 },
     [HL_T_COLLAPSE_ENTROPY]      = { "collapse-entropy", 0.05 },
     [HL_T_COLLAPSE_DROP]         = { "collapse-drop", 0.1 },
-    [HL_T_COLLAPSE_FALL]         = { "collapse-fall", 4.0 },
+    [HL_T_COLLAPSE_ERRORS]       = { "collapse-errors", 4.0 },
     [HL_T_COLLAPSE_NEW]          = { "collapse-new", 0.2 },
     [HL_T_OVERLOAD_SHARE]        = { "overload-share", 0.9 },
     [HL_T_OVERLOAD_ENTROPY]      = { "overload-entropy", 0.9 },

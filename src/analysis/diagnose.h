@@ -76,14 +76,14 @@ hl_status hl_observe_alike_sinks(hl_examination *e);
 /* Two checkpoints of a model on the same text: how far attention fell from the earlier to the
  * later one. */
 typedef struct hl_fall {
-    double drop;        /* fall of the mean normalized entropy; negative if it rose */
-    double errors;      /* fall in robust standard deviations of the sequences; NaN: unknown */
+    double drop;        /* of the mean normalized entropy; negative if it rose */
+    double errors;      /* the drop in robust standard deviations of the sequences; NaN: unknown */
     double loss_rise;   /* nats per token; NaN if the loss was not measured in both */
     double newly_sharp; /* share of heads that have become one-hot */
 } hl_fall;
 
 /* Is the fall a collapse? Attention that sharpens while the loss falls is learning. It is a
- * collapse if the loss rose, and either the mean fell (by collapse-drop and collapse-fall) or a
+ * collapse if the loss rose, and either the mean fell (by collapse-drop and collapse-errors) or a
  * share of the heads became one-hot (collapse-new). If the loss is unknown, both must hold. */
 bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds);
 

@@ -68,7 +68,7 @@ static double loss_rise(const hl_examination *e)
 bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds)
 {
     bool fell = fall->drop >= hl_threshold_of(thresholds, HL_T_COLLAPSE_DROP) &&
-                fall->errors > hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL);
+                fall->errors > hl_threshold_of(thresholds, HL_T_COLLAPSE_ERRORS);
     bool sharp = fall->newly_sharp >= hl_threshold_of(thresholds, HL_T_COLLAPSE_NEW);
 
     if (isnan(fall->loss_rise))
@@ -161,7 +161,7 @@ hl_status hl_diagnose_collapse(hl_examination *e)
         "deviations, or at least %.0f%% of heads came under %g (both, if the losses are "
         "not known)",
         100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
-        hl_limit(e, HL_T_COLLAPSE_DROP), hl_limit(e, HL_T_COLLAPSE_FALL),
+        hl_limit(e, HL_T_COLLAPSE_DROP), hl_limit(e, HL_T_COLLAPSE_ERRORS),
         100.0 * hl_limit(e, HL_T_COLLAPSE_NEW), hl_limit(e, HL_T_COLLAPSE_ENTROPY));
     HL_NEED(list_collapsed(e));
     if (e->before != NULL)

@@ -234,10 +234,9 @@ hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_qua
     return HL_OK;
 }
 
-hl_interval hl_sampled_interval(const hl_profile *profile, const hl_moments *rows)
+hl_interval hl_sampled_interval(const hl_moments *rows, int64_t n)
 {
-    int64_t n     = hl_profile_all_sequences(profile);
-    double  slope = rows->mean * (1.0 - rows->mean); /* of a share by its log-odds */
+    double slope = rows->mean * (1.0 - rows->mean); /* of a share by its log-odds */
 
     if (n < HL_MIN_UNITS || rows->count < HL_MIN_UNITS || !(slope > 0.0))
         return hl_no_interval(n, HL_UNITS_WINDOWS);

@@ -87,9 +87,9 @@ hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *p
 hl_interval hl_interval_about(hl_interval interval, double value, double shown);
 /* Computes 95% intervals of the heads' means: out (n_layers, n_heads). */
 hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_quantity quantity);
-/* The interval of a mean share over sampled rows: their spread, on the scale of log-odds, with the
- * degrees of freedom of the windows (doc/intervals.md has the coverage). */
-hl_interval hl_sampled_interval(const hl_profile *profile, const hl_moments *rows);
+/* The interval of a mean share over sampled rows of n windows: their spread, on the scale of
+ * log-odds, with the degrees of freedom of the windows (doc/intervals.md has the coverage). */
+hl_interval hl_sampled_interval(const hl_moments *rows, int64_t n);
 
 /* ------------------------------------------------------------------- layers */
 

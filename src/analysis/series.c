@@ -4,7 +4,7 @@
  *
  *     level   o   o                           median of the highest of these
  *                     o   o                   - level of the new one
- *                             o   <- new      = fall, in sigmas of the highest one's sequences
+ *                             o   <- new      = drop, also in sigmas of the highest one's sequences
  *
  * Against the checkpoint just before, a slow collapse would never be seen; against the first of all,
  * every run would fall, since attention sharpens as training begins.  A fall is a collapse only if
@@ -195,14 +195,14 @@ static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
     hl_moments                                 nll   = hl_profile_nll(profile);
     hl_level                                   level;
 
-    *point = (hl_series_point){ .step     = entry->step,
-                                .n_bytes  = entry->n_bytes,
-                                .modified = entry->modified,
-                                .n_tokens = hl_profile_n_tokens(profile),
-                                .nll      = nll.count > 0 ? nll.mean : NAN,
-                                .fall     = NAN,
-                                .drop     = NAN,
-                                .since    = -1 };
+    *point = (hl_series_point){ .step        = entry->step,
+                                .n_bytes     = entry->n_bytes,
+                                .modified    = entry->modified,
+                                .n_tokens    = hl_profile_n_tokens(profile),
+                                .nll         = nll.count > 0 ? nll.mean : NAN,
+                                .drop        = NAN,
+                                .drop_errors = NAN,
+                                .since       = -1 };
     HL_NEED(hl_strdup(&point->name, entry->name));
     HL_NEED(read_heads(&point->heads_entropy, &point->entropy, profile, HL_Q_ENTROPY));
     HL_NEED(read_heads(&point->heads_normalized, &point->normalized, profile, HL_Q_NORMALIZED));
@@ -299,10 +299,10 @@ static hl_status find_fall(hl_series_point *point, const hl_series *series, int6
     if (before == NULL || (point->verdicts[BROKEN] == HL_VERDICT_FOUND &&
                            point->verdicts[COLLAPSE] == HL_VERDICT_NOT_RUN))
         return HL_OK;
-    hl_fall fall = fall_since(before, point);
-    point->fall  = fall.errors;
-    point->drop  = fall.drop;
-    point->since = before->step;
+    hl_fall fall       = fall_since(before, point);
+    point->drop        = fall.drop;
+    point->drop_errors = fall.errors;
+    point->since       = before->step;
     if (!hl_fall_is_collapse(&fall, thresholds))
         return HL_OK;
     hl_text_addf(&text,

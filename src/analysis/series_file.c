@@ -39,8 +39,8 @@ static const struct {
     { "level", offsetof(hl_series_point, level), false, 0 },
     { "median", offsetof(hl_series_point, median), false, 0 },
     { "sigma", offsetof(hl_series_point, sigma), false, 0 },
-    { "fall", offsetof(hl_series_point, fall), false, 0 },
     { "drop", offsetof(hl_series_point, drop), false, 0 },
+    { "drop_errors", offsetof(hl_series_point, drop_errors), false, 0 },
     { "since", offsetof(hl_series_point, since), true, -1 },
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
@@ -300,6 +300,19 @@ static hl_status parse_diagnoses(hl_series_point *point, const json_t *line, con
     return HL_OK;
 }
 
+/* The name that the line has for a member: its own, or what earlier versions called it. */
+static const char *key_of(const json_t *line, const char *key)
+{
+    static const char *const before[][2] = { { "normalized", "fair" },
+                                             { "heads_normalized", "heads_fair" },
+                                             { "drop_errors", "fall" } };
+
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+        if (strcmp(key, before[i][0]) == 0 && json_object_get(line, key) == NULL)
+            return before[i][1];
+    return key;
+}
+
 static hl_status parse_point(lines *l, const json_t *line)
 {
     HL_SCOPED(hl_series_point_release) hl_series_point point = { 0 };
@@ -309,12 +322,9 @@ static hl_status parse_point(lines *l, const json_t *line)
         return hl_fail(HL_BAD_INPUT, "%s: it has no name", l->text.place);
     if (hl_series_find(l->series, point.name) != NULL)
         return hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->text.place, point.name);
-    bool is_old = json_object_get(line, "fair") != NULL; /* earlier versions called `normalized`
-                                                          * "fair" */
     for (int i = 0; i < N_FIELDS; i++) {
         void       *value = (char *)&point + fields[i].place;
-        const char *key =
-            is_old && strcmp(fields[i].key, "normalized") == 0 ? "fair" : fields[i].key;
+        const char *key   = key_of(line, fields[i].key);
 
         if (fields[i].is_whole)
             HL_NEED(get_count(value, line, key, fields[i].least, INT64_MAX, l));
@@ -323,8 +333,7 @@ static hl_status parse_point(lines *l, const json_t *line)
     }
     HL_NEED(parse_diagnoses(&point, line, l));
     HL_NEED(parse_heads(&point.heads_entropy, line, "heads_entropy", l));
-    HL_NEED(
-        parse_heads(&point.heads_normalized, line, is_old ? "heads_fair" : "heads_normalized", l));
+    HL_NEED(parse_heads(&point.heads_normalized, line, key_of(line, "heads_normalized"), l));
     return hl_series_put(l->series, &point);
 }
 

@@ -109,9 +109,9 @@ hl_interval hl_auroc_interval(const double *left_out, const hl_cases *cases, hl_
     double least = (a * (1.0 - a) + (p - 1.0) * (a / (2.0 - a) - a * a) +
                     (q - 1.0) * (2.0 * a * a / (1.0 + a) - a * a)) /
                    (p * q) / (slope * slope);
-    hl_interval out =
-        hl_interval_of(center, (hl_error){ fmax(error, least), (double)(n_real - 1), skewness },
-                       HL_SCALE_SHARE, n_real, units);
+    hl_interval out = hl_interval_of(
+        center, (hl_error){ fmax(error, least), (double)(n_real - 1), skewness, 0.0 },
+        HL_SCALE_SHARE, n_real, units);
     out.low  = fmin(out.low, value); /* the center differs slightly from the value */
     out.high = fmax(out.high, value);
     return out;

@@ -117,7 +117,7 @@ double hl_to_scale(double value, hl_error_scale scale)
         return log(value / (1.0 - value));
     case HL_SCALE_CORRELATION:
         return atanh(within(value, edge - 1.0, 1.0 - edge));
-    default: /* POSITIVE has its errors on the plain scale */
+    default: /* POSITIVE and KL have their errors on the plain scale */
         return value;
     }
 }
@@ -138,7 +138,7 @@ double hl_from_scale(double value, hl_error_scale scale)
 
 hl_error hl_jackknife_error(double value, const double *without, int64_t n, hl_error_scale scale)
 {
-    double  center = hl_to_scale(value, scale), sum = 0.0, cubes = 0.0;
+    double  center = hl_to_scale(value, scale), sum = 0.0, cubes = 0.0, least = 0.0;
     int64_t count = 0;
 
     for (int64_t i = 0; i < n; i++) {
@@ -147,12 +147,14 @@ hl_error hl_jackknife_error(double value, const double *without, int64_t n, hl_e
             continue;
         sum += off * off;
         cubes -= off * off * off; /* what a unit has more, the rest has less */
+        least = fmin(least, off);
         count++;
     }
     if (count < HL_MIN_UNITS)
-        return (hl_error){ NAN, NAN, NAN };
+        return (hl_error){ NAN, NAN, NAN, NAN };
     return (hl_error){ (double)(count - 1) / (double)count * sum, (double)(count - 1),
-                       hl_mean_skewness(sum, cubes, (double)count) };
+                       hl_mean_skewness(sum, cubes, (double)count),
+                       center - (double)(count - 1) * least };
 }
 
 double hl_mean_skewness(double squares, double cubes, double n)
@@ -171,7 +173,7 @@ hl_error hl_error_add(hl_error a, hl_error b)
     double skew = a.skewness * pow(a.variance, 1.5) + b.skewness * pow(b.variance, 1.5);
 
     return (hl_error){ sum, by > 0.0 ? sum * sum / by : a.freedom + b.freedom,
-                       sum > 0.0 ? skew / pow(sum, 1.5) : 0.0 };
+                       sum > 0.0 ? skew / pow(sum, 1.5) : 0.0, 0.0 };
 }
 
 double hl_error_p_value(double value, hl_error error)
@@ -182,6 +184,15 @@ double hl_error_p_value(double value, hl_error error)
 }
 
 /* ------------------------------------------------------------------- intervals */
+
+/* By how much a number may be larger than n units show, since some kind of unit is not among them. */
+static double unseen(double value, double largest, int64_t n)
+{
+    const double times_as_far = 5.0;
+    double       share        = 1.0 - pow(1.0 - HL_LEVEL, 1.0 / (double)n);
+
+    return share * times_as_far * fmax(largest - value, 0.0);
+}
 
 hl_interval hl_no_interval(int64_t n, hl_units units)
 {
@@ -202,9 +213,11 @@ hl_interval hl_interval_of(double value, hl_error error, hl_error_scale scale, i
     out.low   = hl_from_scale(center - below, scale);
     out.high  = hl_from_scale(center + above, scale);
     out.error = s;
-    if (scale == HL_SCALE_POSITIVE) {
+    if (scale == HL_SCALE_POSITIVE || scale == HL_SCALE_KL) {
         out.low  = fmax(out.low, 0.0);
         out.high = value > 0.0 ? value * exp(above / value) : above;
+        if (scale == HL_SCALE_KL)
+            out.high = value + hypot(out.high - value, unseen(value, error.largest, n));
     } else if (scale == HL_SCALE_SHARE) {
         double slope = value * (1.0 - value); /* of the scale's inverse */
         out.low      = fmin(out.low, fmax(value - below * slope, 0.0));

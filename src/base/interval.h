@@ -1,7 +1,7 @@
 /* interval.h - the one mechanism behind every confidence interval.
  *
  *     hl_error    error    = hl_jackknife_error(value, without, n, HL_SCALE_PLAIN);
- *     hl_interval interval = hl_interval_of(value, error, HL_SCALE_PLAIN, n);
+ *     hl_interval interval = hl_interval_of(value, error, HL_SCALE_PLAIN, n, HL_UNITS_WINDOWS);
  *
  * `without` holds the number computed with each unit left out.  The variance of the number is
  *
@@ -15,6 +15,13 @@
  * the number (Hall 1992).  A sample that misses the few windows with large numbers has a small
  * spread, too; without e it misses the truth three times as often on that side as on the other.
  *
+ * Much of a KL divergence may come from a few rare units, and a sample without them cannot know it.
+ * Of units of a kind that n units do not show, there are with 95% confidence no more than a share
+ * u = 1 - 0.05^(1/n), about 3 / n.  The upper end allows for this share of units that are five times
+ * as far from the value as the largest one seen:
+ *
+ *     high = value + hypot(high - value, 5 u (largest - value))
+ *
  * Errors of independent causes (windows and random seeds, two texts) are added, with the degrees of
  * freedom of Welch and Satterthwaite. */
 #ifndef HL_BASE_INTERVAL_H
@@ -25,10 +32,11 @@
 #define HL_LEVEL 0.95
 
 typedef enum hl_error_scale {
-    HL_SCALE_PLAIN = 0,   /* means, losses, differences: f(x) = x */
-    HL_SCALE_POSITIVE,    /* skewed numbers above 0, as KL: the lower end as PLAIN and not below 0,
-                           * the upper end x exp((t s + e) / x), which is farther than PLAIN's */
-    HL_SCALE_SHARE,       /* between 0 and 1, as AUROC: f = log(x / (1 - x)), or on the plain scale
+    HL_SCALE_PLAIN = 0, /* means, losses, differences: f(x) = x */
+    HL_SCALE_POSITIVE,  /* skewed numbers above 0: the lower end as PLAIN and not below 0, the upper
+                           * end x exp((t s + e) / x), which is farther than PLAIN's */
+    HL_SCALE_KL,        /* as POSITIVE, and the upper end allows for unseen units */
+    HL_SCALE_SHARE,     /* between 0 and 1, as AUROC: f = log(x / (1 - x)), or on the plain scale
                            * where that end is farther */
     HL_SCALE_CORRELATION, /* between -1 and 1: f = atanh */
 } hl_error_scale;
@@ -38,6 +46,7 @@ typedef struct hl_error {
     double variance;
     double freedom;  /* degrees of freedom */
     double skewness; /* of the number, as estimated from the units */
+    double largest;  /* the number of the unit with the largest one; used by SCALE_KL alone */
 } hl_error;
 
 /* The quantile of Student's t that leaves (1 - level) / 2 above it, and how probable it is to be at

@@ -174,45 +174,55 @@ static bool is_called(const char *file, const void *context)
            is_gguf(file, NULL);
 }
 
+/* A model of this name among the entries of a folder. */
+typedef struct search {
+    const char *folder;
+    const char *name;
+} search;
+
+static bool has_called(const char *entry, const void *context)
+{
+    const search *s = context;
+    char          folder[PATH_MAX], file[NAME_MAX + 1];
+
+    return join(folder, "%s/%s", s->folder, entry) && first_entry(file, folder, is_called, s->name);
+}
+
 /* One publisher's folder, with the name of a model or of a file. */
 static bool find_of(char out[PATH_MAX], const char *publisher, const char *name)
 {
-    char folder[PATH_MAX], file[NAME_MAX + 1];
-    DIR *directory;
+    search s = { publisher, name };
+    char   folder[PATH_MAX], entry[NAME_MAX + 1], file[NAME_MAX + 1];
 
     if (join(folder, "%s/%s", publisher, name) && model_in(out, folder))
         return true;
-    directory  = hl_sys_opendir(publisher);
-    bool found = false;
-    for (const struct dirent *entry;
-         directory != NULL && !found && (entry = readdir(directory)) != NULL;)
-        found = entry->d_name[0] != '.' && join(folder, "%s/%s", publisher, entry->d_name) &&
-                first_entry(file, folder, is_called, name) && join(out, "%s/%s", folder, file);
-    if (directory != NULL)
-        closedir(directory);
-    return found;
+    return first_entry(entry, publisher, has_called, &s) &&
+           join(folder, "%s/%s", publisher, entry) && first_entry(file, folder, is_called, name) &&
+           join(out, "%s/%s", folder, file);
+}
+
+static bool publishes(const char *entry, const void *context)
+{
+    const search *s = context;
+    char          publisher[PATH_MAX], found[PATH_MAX];
+
+    return join(publisher, "%s/%s", s->folder, entry) && find_of(found, publisher, s->name);
 }
 
 static bool find_lm_studio(char out[PATH_MAX], const char *models, const char *name)
 {
-    char        publisher[PATH_MAX];
+    search      s = { models, name };
+    char        publisher[PATH_MAX], entry[NAME_MAX + 1];
     const char *slash = strchr(name, '/');
-    bool        found = false;
 
     if (name[0] == '.' || name[0] == '\0' || strstr(name, "/.") != NULL)
         return false;
-    if (slash != NULL)
-        return join(publisher, "%s/%.*s", models, (int)(slash - name), name) &&
-               strchr(slash + 1, '/') == NULL && slash[1] != '\0' &&
-               find_of(out, publisher, slash + 1);
-    DIR *directory = hl_sys_opendir(models);
-    for (const struct dirent *entry;
-         directory != NULL && !found && (entry = readdir(directory)) != NULL;)
-        found = entry->d_name[0] != '.' && join(publisher, "%s/%s", models, entry->d_name) &&
-                find_of(out, publisher, name);
-    if (directory != NULL)
-        closedir(directory);
-    return found;
+    if (slash == NULL)
+        return first_entry(entry, models, publishes, &s) &&
+               join(publisher, "%s/%s", models, entry) && find_of(out, publisher, name);
+    return strchr(slash + 1, '/') == NULL && slash[1] != '\0' &&
+           join(publisher, "%s/%.*s", models, (int)(slash - name), name) &&
+           find_of(out, publisher, slash + 1);
 }
 
 /* ---------------------------------------------------------------- all of the places */

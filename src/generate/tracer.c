@@ -160,14 +160,16 @@ bool hl_begins_entity(const char *text, size_t begin, size_t end)
     }
     if (in_word || !is_word(c))
         return false;
-    bool found = is_capital(c) || is_numeric(c);
-    while (!found && at < end) {
+    bool found  = is_capital(c) || is_numeric(c);
+    bool lone_i = c == 'I'; /* the English pronoun is not a name */
+    while ((!found || lone_i) && at < end) {
         c = next(text, end, &at);
         if (!is_word(c))
             break;
-        found = is_numeric(c);
+        found  = found || is_numeric(c);
+        lone_i = false;
     }
-    return found;
+    return found && !lone_i;
 }
 
 /* ------------------------------------------------------------------ a tracer */

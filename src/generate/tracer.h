@@ -39,7 +39,7 @@ void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
 double hl_trace_spike(hl_spikes *spikes, const float *row, int64_t position, bool is_given);
 
 /* Whether text[begin, end), after spaces and opening marks, begins a word that starts with a
- * capital letter or contains a digit.  text[0, begin) is the text before it.  Any bytes are
+ * capital letter or contains a digit, and is not the pronoun I.  text[0, begin) is the text before it.  Any bytes are
  * allowed; bytes that are not UTF-8 do not count as letters. */
 bool hl_begins_entity(const char *text, size_t begin, size_t end);
 

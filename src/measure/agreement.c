@@ -231,6 +231,6 @@ hl_agreement_total hl_agreement_get(const hl_agreement *agreement)
                                  .n_windows = sums->n,
                                  .kl        = any ? sums->sum / sums->count : NAN,
                                  .kl_interval =
-                                     hl_ratio_interval(sums, &agreement->texts, HL_SCALE_POSITIVE),
+                                     hl_ratio_interval(sums, &agreement->texts, HL_SCALE_KL),
                                  .top1 = any ? (double)agreement->n_same / sums->count : NAN };
 }

@@ -18,6 +18,7 @@
 #include "measure/perplexity.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -287,7 +288,8 @@ void hl_ratio_add(hl_ratio_sums *sums, double sum, double count)
                                            sum * count,
                                            count * count,
                                            { sum * sum * sum, sum * sum * count,
-                                             sum * count * count, count * count * count } });
+                                             sum * count * count, count * count * count },
+                                           { { sum, count }, { sum, count } } });
 }
 
 void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
@@ -300,6 +302,11 @@ void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
     sums->counts2 += more->counts2;
     for (int i = 0; i < 4; i++)
         sums->cubes[i] += more->cubes[i];
+    if (more->most[0][0] > sums->most[0][0])
+        memcpy(sums->most[0], more->most[0], sizeof sums->most[0]);
+    if (more->most[1][0] * sums->most[1][1] > sums->most[1][0] * more->most[1][1] ||
+        sums->most[1][1] == 0.0)
+        memcpy(sums->most[1], more->most[1], sizeof sums->most[1]);
 }
 
 hl_interval hl_ratio_interval(const hl_ratio_sums *windows, const hl_ratio_sums *texts,
@@ -319,7 +326,11 @@ hl_interval hl_ratio_interval(const hl_ratio_sums *windows, const hl_ratio_sums 
                                         sums->cubes[0] - 3.0 * mean * sums->cubes[1] +
                                             3.0 * mean * mean * sums->cubes[2] -
                                             mean * mean * mean * sums->cubes[3],
-                                        n) };
+                                        n),
+                       mean + n *
+                                  fmax(sums->most[0][0] - mean * sums->most[0][1],
+                                       sums->most[1][0] - mean * sums->most[1][1]) /
+                                  sums->count };
     return hl_interval_of(mean, error, scale, sums->n, units);
 }
 

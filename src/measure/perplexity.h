@@ -47,6 +47,9 @@ typedef struct hl_ratio_sums {
     double  cross;    /* sum of s c */
     double  counts2;  /* sum of c^2 */
     double  cubes[4]; /* sums of s^3, s^2 c, s c^2, c^3 */
+    /* s and c of the group with the largest s, and of that with the largest s / c: the one that is
+     * farthest above the mean is nearly always one of the two. */
+    double most[2][2];
 } hl_ratio_sums;
 
 void hl_ratio_add(hl_ratio_sums *sums, double sum, double count);

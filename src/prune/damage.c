@@ -344,7 +344,7 @@ static hl_status fill_part(hl_damage_part *part, const damage_work *work, int64_
     part->kl        = sum / weight;
     part->explained = left[n];
     part->interval =
-        hl_left_out_interval(left, &rows, column < n_columns ? HL_SCALE_PLAIN : HL_SCALE_POSITIVE);
+        hl_left_out_interval(left, &rows, column < n_columns ? HL_SCALE_PLAIN : HL_SCALE_KL);
     return HL_OK;
 }
 

@@ -808,7 +808,7 @@ hl_interval hl_evaluation_rise(const hl_evaluation *e, int64_t setting)
 
 hl_interval hl_evaluation_kl(const hl_evaluation *e, int64_t setting)
 {
-    return interval_of(e, setting, kl_of, HL_SCALE_POSITIVE);
+    return interval_of(e, setting, kl_of, HL_SCALE_KL);
 }
 
 hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t setting)

@@ -112,7 +112,7 @@ static hl_sweep_value against_random(const hl_sweep *s, int64_t setting, int64_t
     double   value = mean_nll(s, setting) - mean;
     hl_error error = hl_jackknife_error(value, s->work, s->n_units, HL_SCALE_PLAIN);
     if (n_seeds > 1)
-        error = hl_error_add(error, (hl_error){ squares / (n * (n - 1.0)), n - 1.0, 0.0 });
+        error = hl_error_add(error, (hl_error){ squares / (n * (n - 1.0)), n - 1.0, 0.0, 0.0 });
     return with_error(s, value, error, HL_SCALE_PLAIN);
 }
 

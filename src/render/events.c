@@ -229,7 +229,8 @@ static void add_point(hl_text *file, const hl_series *series, const hl_series_po
     add_scalar(&summary, "loss", point->nll);
     add_scalar(&summary, "entropy/mean", point->entropy);
     add_scalar(&summary, "entropy/normalized", point->normalized);
-    add_scalar(&summary, "entropy/fall", point->fall);
+    add_scalar(&summary, "entropy/drop", point->drop);
+    add_scalar(&summary, "entropy/drop_errors", point->drop_errors);
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         snprintf(tag, sizeof tag, "diagnosis/%s", hl_diagnosis_name((size_t)i));
         if (point->verdicts[i] != HL_VERDICT_NOT_RUN)

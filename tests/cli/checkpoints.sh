@@ -45,7 +45,7 @@ watch --once --nll
 # Compares the layout; the numbers are compared with measure's below.
 sed -i -E 's/ *[-+]?[0-9]+\.[0-9]{4}/ N/g; s/ +[-+][0-9]+\.[0-9] / N /' "$scratch/out"
 expect "two checkpoints, by step" 0 <<'END'
-      step   entropy normalized     loss     drop       fall  name
+      step   entropy normalized     loss     drop     errors  name
         20 N N N        -          -  checkpoint-20
        100 N N N N N  checkpoint-100
 headlight watch: final: not measured: its name has no number that could be the training step

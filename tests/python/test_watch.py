@@ -54,7 +54,8 @@ class Watch(unittest.TestCase):
         for index, point in enumerate(self.points):
             values = self.values(index)
             wanted = {"loss": point["loss"], "entropy/mean": point["entropy"],
-                      "entropy/normalized": point["normalized"], "entropy/fall": point["fall"]}
+                      "entropy/normalized": point["normalized"], "entropy/drop": point["drop"],
+                      "entropy/drop_errors": point["drop_errors"]}
             for layer, heads in enumerate(point["heads_entropy"]):
                 wanted.update((f"entropy/L{layer}H{head}", x) for head, x in enumerate(heads))
             for name, found in point["diagnoses"].items():
