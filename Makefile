@@ -452,7 +452,7 @@ mutate: ## break the code in each of the ways of tests/mutants.txt: tests must n
 
 # All of them run, even if some fail.
 PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-python check-python-classes check-mpi mutate \
-         check-neon check-docs check-dist check-deb lint
+         check-neon check-docs check-dist check-deb check-wheel lint
 
 .PHONY: check-all check-asan-gcc check-asan-clang check-tsan check-neon
 check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web page, Python, MPI, mutants, NEON in qemu, documents, packages, lint
@@ -633,7 +633,7 @@ wheel: ## $(BUILD)/wheel/headlight-*.whl: the Python package with all libraries 
 	@+$(SUBMAKE) all WHEEL=1 BUILD=$(BUILD)/wheel
 	@HEADLIGHT_BUILD=$(BUILD)/wheel python3 -B python/build_package.py $(BUILD)/wheel
 
-.PHONY: dist deb sbom api check-dist check-deb check-fresh
+.PHONY: dist deb sbom api check-dist check-deb check-wheel check-fresh
 dist: ## $(BUILD)/headlight-VERSION.tar.xz: all of the source, builds without git and network
 	@tools/dist $(DIST) $(BUILD)
 
@@ -660,6 +660,9 @@ check-dist: ## the tarball: unpacked, built, installed and pip-installed, withou
 check-deb: ## the Debian packages: built, and looked at by lintian
 	@tools/deps deb
 	@HEADLIGHT_TEST_TIMEOUT=3000 tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/deb.sh
+
+check-wheel: ## the wheel and the sdist: auditwheel, and in a bare Debian and Ubuntu; what needs root or PyPI is skipped where it is missing
+	@HEADLIGHT_TEST_TIMEOUT=3000 tools/run_tests --logs $(BUILD)/tests/logs $(TALLY) tests/ship/wheel.sh
 
 check-fresh: ## root only: the README's commands and the packages, each in a new Debian 12
 	@tools/deps fresh

@@ -69,20 +69,20 @@ static int64_t largest_left(const hl_sheet *heads, const int64_t *taken, int n_t
     return best;
 }
 
-static void print_head(const hl_sheet *heads, int64_t row)
+static void print_head(const hl_sheet *heads, const hl_profile *profile, int64_t row)
 {
-    char name[HL_HEAD_LABEL_BYTES];
+    char name[HL_HEAD_NAME_BYTES];
 
     printf("  %-8s %7.3f %7.3f %+8.3f  %+.3f to %+.3f  %7.4f%s\n",
-           hl_head_label(name, (int64_t)hl_cell_number(heads, row, "layer"),
-                         (int64_t)hl_cell_number(heads, row, "head")),
+           hl_profile_head_name(name, profile, (int64_t)hl_cell_number(heads, row, "layer"),
+                                (int64_t)hl_cell_number(heads, row, "head")),
            hl_cell_number(heads, row, "normalized_a"), hl_cell_number(heads, row, "normalized_b"),
            hl_cell_number(heads, row, "difference"), hl_cell_number(heads, row, "low"),
            hl_cell_number(heads, row, "high"), hl_cell_number(heads, row, "q"),
            hl_cell_number(heads, row, "significant") > 0.0 ? "  *" : "");
 }
 
-static void print_heads(const hl_comparison *found)
+static void print_heads(const hl_comparison *found, const hl_profile *profile)
 {
     int64_t taken[N_SHOWN];
 
@@ -93,7 +93,7 @@ static void print_heads(const hl_comparison *found)
         taken[i] = largest_left(found->heads, taken, i);
         if (taken[i] < 0)
             break;
-        print_head(found->heads, taken[i]);
+        print_head(found->heads, profile, taken[i]);
     }
     printf("\n");
 }
@@ -120,7 +120,8 @@ static void print_rows(const hl_sheet *rows)
            hl_sheet_fact(rows, "moved"));
 }
 
-static hl_status print_screen(const compare_command *command, const hl_comparison *found)
+static hl_status print_screen(const compare_command *command, const hl_profile *profile,
+                              const hl_comparison *found)
 {
     const hl_sheet *tables[] = { found->ranks, found->metrics, found->diagonal, found->peaks,
                                  found->layers };
@@ -130,7 +131,7 @@ static hl_status print_screen(const compare_command *command, const hl_compariso
         HL_NEED(hl_print_sheet(tables[i], HL_SHEET_TEXT));
         printf("\n");
     }
-    print_heads(found);
+    print_heads(found, profile);
     print_matching(found->matching);
     print_rows(found->rows);
     return HL_OK;
@@ -150,14 +151,15 @@ static hl_status print_json(const compare_command *command, const hl_comparison 
 
 /* --------------------------------------------------------------- the command */
 
-static hl_status report(const compare_command *command, const hl_comparison *found)
+static hl_status report(const compare_command *command, const hl_profile *profile,
+                        const hl_comparison *found)
 {
     if (command->table != NULL)
         return hl_print_sheet(hl_comparison_table(found, command->table),
                               hl_sheet_format_of(&command->common));
     if (command->common.json)
         return print_json(command, found);
-    return command->common.quiet ? HL_OK : print_screen(command, found);
+    return command->common.quiet ? HL_OK : print_screen(command, profile, found);
 }
 
 /* Opens A or B: a profile to read, or a model to measure. */
@@ -258,7 +260,7 @@ static int compare(const compare_command *command, compared sides[2])
         return hl_give_up(HL_EXIT_INPUT, "compare",
                           "--table %s needs --text and two models with the same tokenizer",
                           command->table);
-    return hl_finish("compare", report(command, found));
+    return hl_finish("compare", report(command, sides[0].profile, found));
 }
 
 int hl_command_compare(int argc, char **argv)

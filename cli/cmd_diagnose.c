@@ -444,7 +444,8 @@ static int try_mitigations(const diagnose_request *request, const hl_usage *usag
 /* ------------------------------------------------------------------ diagnosing */
 
 /* Returns the exit status: 1 if a diagnosis of --fail-on was found. */
-static int report(const diagnose_request *request, const hl_diagnoses *found)
+static int report(const diagnose_request *request, const hl_profile *profile,
+                  const hl_diagnoses *found)
 {
     bool failed = false;
 
@@ -457,7 +458,7 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
                                 HL_IS("diagnoses", hl_diagnoses_json(found))),
                       JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     else if (!request->common.quiet)
-        hl_diagnoses_print(found, request->paths.items[0], request->verbose);
+        hl_diagnoses_print(found, profile, request->paths.items[0], request->verbose);
     for (int i = 0; i < HL_N_DIAGNOSES && request->fail_on != NULL; i++) {
         const hl_diagnosis *item = &found->items[i];
         if (!hl_diagnosis_is_listed(request->fail_on, item->name))
@@ -518,7 +519,7 @@ static int diagnose(const diagnose_request *request)
     }
     if (request->gradient_model != NULL)
         HL_CALL("diagnose", add_gradients(found, request));
-    return report(request, found);
+    return report(request, profile, found);
 }
 
 /* ----------------------------------------------------------------- the command */

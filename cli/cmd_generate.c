@@ -35,7 +35,6 @@ typedef struct generate_result {
     size_t      n_text;
     const char *chat_format; /* format of the prompt's turn; NULL: the prompt is continued as it
                               * is */
-    bool        chat_known;
 } generate_result;
 
 typedef struct generate_request {
@@ -155,10 +154,8 @@ static bool print_json(const generate_result *result, const char *model, int64_t
                   "prompt_seconds", result->prompt_seconds, "generation_seconds", result->seconds,
                   "prompt_tokens_per_second", make_rate(result->n_prompt, result->prompt_seconds),
                   "tokens_per_second", make_rate(result->n_tokens - 1, result->seconds));
-    json_t *chat = result->chat_format == NULL
-                       ? json_null()
-                       : json_pack("{s:s, s:b}", "format", result->chat_format, "known",
-                                   (int)result->chat_known);
+    json_t *chat = result->chat_format == NULL ? json_null()
+                                               : json_pack("{s:s}", "format", result->chat_format);
     json_object_set_new(root, "chat", chat);
     if (result->events != NULL && root != NULL)
         json_object_set(root, "events", result->events);
@@ -570,9 +567,8 @@ static void say_way(const generation *g)
         return;
     if (g->prompt.is_chat)
         hl_complain("generate",
-                    "using the model's chat template (%s): the prompt is a user's turn; --raw "
-                    "continues it as it is",
-                    hl_chat_format_name(g->prompt.chat_format));
+                    "using the model's chat template: the prompt is a user's turn; --raw continues "
+                    "it as it is");
     else
         hl_complain("generate", "continuing the prompt as it is; without --raw it would be a "
                                 "user's turn of the chat template");
@@ -625,10 +621,8 @@ static int finish(generation *g)
         HL_CALL("generate", write_trace(g));
     if (g->watch != NULL && request->spikes.on_spike != NULL)
         g->result.events = g->notes.events;
-    if (g->prompt.is_chat) {
+    if (g->prompt.is_chat)
         g->result.chat_format = hl_chat_format_name(g->prompt.chat_format);
-        g->result.chat_known  = g->prompt.chat_known;
-    }
     say_empty(g);
     if (request->common.json)
         return fflush(g->result.shown) == 0 &&

@@ -53,6 +53,7 @@ typedef struct head_work {
 static int parse(head_command *c, int argc, char **argv)
 {
     hl_arguments    rest;
+    char            plain[24];
     const hl_option options[] = {
         HL_TEXT("model", 'm', &c->source.model, "MODEL",
                 "the model: adds examples, and the loss without this head"),
@@ -79,7 +80,10 @@ static int parse(head_command *c, int argc, char **argv)
                                  rest.count, rest.count == 1 ? "" : "s");
     c->path = rest.items[0];
     c->name = rest.items[1];
-    if (!hl_head_read(&c->head, c->name, strlen(c->name)) || c->head.head < 0)
+    snprintf(plain, sizeof plain, "%.*s", (int)sizeof plain - 1, c->name);
+    if (plain[0] != '\0' && strchr("EXVA", plain[0]) != NULL) /* sets of an encoder-decoder */
+        plain[0] = 'L';
+    if (!hl_head_read(&c->head, plain, strlen(plain)) || c->head.head < 0)
         return hl_options_refuse(&usage, "'%.20s' is not a head; write L7H3 for head 3 of layer 7",
                                  c->name);
     if (c->source.model == NULL && (c->source.text != NULL || c->source.file != NULL))
@@ -170,9 +174,11 @@ static void print_type(const head_work *work)
     const hl_head_card *card        = work->card;
     hl_colors           colors      = hl_terminal_colors(stdout);
     bool                is_previous = strcmp(card->type, "previous") == 0;
+    char                name[HL_HEAD_NAME_BYTES];
 
-    printf("%sL%lldH%lld%s  %s%s head%s\n", colors.bold, (long long)card->layer,
-           (long long)card->head, colors.plain, card->type, is_previous ? "-token" : "",
+    printf("%s%s%s  %s%s head%s\n", colors.bold,
+           hl_profile_head_name(name, work->profile, card->layer, card->head), colors.plain,
+           card->type, is_previous ? "-token" : "",
            card->is_uncertain ? " (uncertain: other rows of the text could give another type)"
                               : "");
     if (isnan(card->value))
@@ -220,15 +226,15 @@ static void print_positions(const hl_sheet *positions, const char *context)
            last);
 }
 
-static void print_similar(const hl_sheet *similar)
+static void print_similar(const hl_sheet *similar, const hl_profile *profile)
 {
     printf("similar heads        ");
     for (int64_t row = 0; row < hl_sheet_n_rows(similar); row++) {
-        char name[HL_HEAD_LABEL_BYTES];
+        char name[HL_HEAD_NAME_BYTES];
 
         printf("%s%s %.2f %s", row > 0 ? " · " : "",
-               hl_head_label(name, (int64_t)hl_cell_number(similar, row, "layer"),
-                             (int64_t)hl_cell_number(similar, row, "head")),
+               hl_profile_head_name(name, profile, (int64_t)hl_cell_number(similar, row, "layer"),
+                                    (int64_t)hl_cell_number(similar, row, "head")),
                hl_cell_number(similar, row, "similarity"),
                hl_sheet_text(similar, row, hl_sheet_find(similar, "type")));
     }
@@ -308,7 +314,7 @@ static void print_screen(const head_work *work)
     print_type(work);
     print_numbers(work->card->numbers);
     print_positions(work->card->positions, hl_profile_setting(work->profile, "context"));
-    print_similar(work->card->similar);
+    print_similar(work->card->similar, work->profile);
     if (work->maps != NULL)
         print_examples(work);
     if (work->cost != NULL)
@@ -356,28 +362,43 @@ static hl_status print_json(const head_work *work, const head_command *c)
 {
     const hl_head_card          *card   = work->card;
     HL_HELD(json_decref) json_t *tables = json_object();
-    char                         name[HL_HEAD_LABEL_BYTES];
+    char                         name[HL_HEAD_NAME_BYTES];
 
     HL_NEED(hl_set_sheet(tables, card->numbers));
     HL_NEED(hl_set_sheet(tables, card->positions));
     HL_NEED(hl_set_sheet(tables, card->similar));
-    hl_print_json(HL_OBJECT(HL_IS("profile", hl_value_name(c->path)),
-                            HL_IS("head", hl_head_label(name, card->layer, card->head)),
-                            HL_IS("type", card->type), HL_IS("rule", card->rule),
-                            HL_IS("value", card->value), HL_IS("threshold", card->threshold),
-                            HL_IS("uncertain", card->is_uncertain),
-                            HL_IS("tables", json_incref(tables)),
-                            HL_IS("examples", work->maps != NULL ? examples_json(work) : NULL),
-                            HL_IS("loss", work->cost != NULL ? cost_json(work->cost) : NULL)),
-                  JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    hl_print_json(
+        HL_OBJECT(HL_IS("profile", hl_value_name(c->path)),
+                  HL_IS("head", hl_profile_head_name(name, work->profile, card->layer, card->head)),
+                  HL_IS("type", card->type), HL_IS("rule", card->rule), HL_IS("value", card->value),
+                  HL_IS("threshold", card->threshold), HL_IS("uncertain", card->is_uncertain),
+                  HL_IS("tables", json_incref(tables)),
+                  HL_IS("examples", work->maps != NULL ? examples_json(work) : NULL),
+                  HL_IS("loss", work->cost != NULL ? cost_json(work->cost) : NULL)),
+        JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     return HL_OK;
 }
 
 /* ------------------------------------------------------------------------ the command */
 
+/* Finds E3H1 and X3H1, which only some profiles have, and L3H1 in such a profile. */
+static hl_status find_head(head_command *c, const hl_profile *profile)
+{
+    const char *layers = hl_profile_setting(profile, "layers");
+
+    if (layers == NULL && (c->name[0] == 'L' || c->name[0] == 'l'))
+        return HL_OK; /* the card says what the profile has */
+    if (hl_profile_head_find(&c->head, profile, c->name, strlen(c->name)))
+        return HL_OK;
+    hl_complain("head", "%s: %s has no such head; its layers are %s", c->name, c->path,
+                layers != NULL ? layers : "L0, L1, ...");
+    return HL_BAD_ARGUMENT;
+}
+
 static int make(head_work *work, head_command *c)
 {
     HL_CALL("head", hl_profile_load(&work->profile, c->path));
+    HL_CALL("head", find_head(c, work->profile));
     HL_CALL("head", hl_head_card_new(&work->card, work->profile, c->head.layer, c->head.head));
     if (c->source.model != NULL) {
         HL_PASS(choose_text(c));

@@ -46,11 +46,12 @@ typedef struct show_request {
 
 typedef struct heatmap {
     const double *values; /* (n_layers, n_heads); NaN: not measured; infinity: the layer lacks the
-                           * head */
-    int64_t       n_layers;
-    int64_t       n_heads;
-    double        top; /* the value with the lightest color; 0 has the darkest */
-    hl_depth      depth;
+                               * head */
+    const hl_profile *profile;
+    int64_t           n_layers;
+    int64_t           n_heads;
+    double            top; /* the value with the lightest color; 0 has the darkest */
+    hl_depth          depth;
 } heatmap;
 
 typedef struct heatmap_layout {
@@ -115,17 +116,27 @@ static double mean_of(const double *values, int64_t n)
 
 /* ---------------------------------------------------------- the ticks above it */
 
+/* The number of a layer; in a profile with several sets of heads, its name, "E3". */
+static const char *tick_of(char room[HL_HEAD_NAME_BYTES], const hl_profile *profile, int64_t layer)
+{
+    if (hl_profile_setting(profile, "layers") != NULL)
+        return hl_profile_head_name(room, profile, layer, -1);
+    snprintf(room, HL_HEAD_NAME_BYTES, "%lld", (long long)layer);
+    return room;
+}
+
 /* Prints the number of every eighth layer (of every layer if there is room) above its cell. */
-static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
+static void print_ticks(const hl_profile *profile, int64_t begin, int64_t end, int cell, bool gaps)
 {
     int64_t at   = 0;
     int64_t step = cell > 2 ? 1 : GROUP;
 
     printf("%-*s", LABEL, "L");
     for (int64_t layer = begin; layer < end; layer += step) {
-        char    number[24];
-        int     length = snprintf(number, sizeof number, "%lld", (long long)layer);
-        int64_t place  = cell * (layer - begin) + (gaps ? (layer - begin) / GROUP : 0);
+        char        room[HL_HEAD_NAME_BYTES];
+        const char *number = tick_of(room, profile, layer);
+        int         length = (int)strlen(number);
+        int64_t     place  = cell * (layer - begin) + (gaps ? (layer - begin) / GROUP : 0);
 
         if (cell > 1) /* above the figure, which is at the right of its cell */
             place += cell - (cell > 2 ? length : 1);
@@ -175,7 +186,7 @@ static void print_block(const heatmap *map, heatmap_layout layout, int64_t begin
     bool    gaps = map->depth == HL_DEPTH_NONE && layout.cell == 1;
     int64_t last = (map->n_heads - 1) / layout.binned * layout.binned;
 
-    print_ticks(begin, end, layout.cell, gaps);
+    print_ticks(map->profile, begin, end, layout.cell, gaps);
     for (int64_t head = last; head >= 0; head -= layout.binned) {
         char label[24];
 
@@ -232,9 +243,10 @@ enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
 enum { HEADS, LAYERS, POSITIONS, EXTREMES, TYPES, SHAPE, INDEXER, N_TABLES };
 
 typedef struct screen {
-    hl_sheet     *tables[N_TABLES];
-    hl_diagnoses *diagnoses;
-    hl_summary   *summary;
+    const hl_profile *profile;
+    hl_sheet         *tables[N_TABLES];
+    hl_diagnoses     *diagnoses;
+    hl_summary       *summary;
 } screen;
 
 static void screen_free(screen *s)
@@ -251,6 +263,7 @@ static hl_status screen_fill(screen *s, const show_request *request)
                                                  "head-types", "shape",  "indexer" };
     hl_analysis_options      options = { .seed = request->common.seed, .n_extremes = N_EXTREMES };
 
+    s->profile = request->profile;
     for (int i = 0; i < N_TABLES; i++)
         HL_NEED(hl_analyze(&s->tables[i], request->profile, names[i], &options));
     HL_NEED(hl_diagnose(&s->diagnoses, request->profile, NULL, NULL));
@@ -387,6 +400,7 @@ static hl_status print_heatmap(const show_request *request, const hl_sheet *head
     double  most = largest(grid, n_layers * n_heads);
     heatmap map  = {
          .values   = grid,
+         .profile  = request->profile,
          .n_layers = n_layers,
          .n_heads  = n_heads,
          .top      = is_share(column) || !(most > 0.0) ? 1.0 : most,
@@ -416,7 +430,8 @@ static void name_place(char out[PLACE_BYTES], const show_request *request, const
     if (context != NULL && strtod(context, NULL) > from)
         to = fmin(to, strtod(context, NULL) - 1.0);
     if (hl_sheet_find(table, "layer") >= 0)
-        snprintf(out, PLACE_BYTES, "L%.0f", hl_cell_number(table, row, "layer"));
+        hl_profile_head_name(out, request->profile, (int64_t)hl_cell_number(table, row, "layer"),
+                             -1);
     else if (from == to)
         snprintf(out, PLACE_BYTES, "%.0f", from);
     else
@@ -508,12 +523,13 @@ static void print_extreme(const screen *s, int64_t row)
     const hl_sheet *extremes = s->tables[EXTREMES];
     double          layer    = hl_cell_number(extremes, row, "layer");
     double          head     = hl_cell_number(extremes, row, "head");
-    char            name[HL_HEAD_LABEL_BYTES], normalized[16] = "-";
+    char            name[HL_HEAD_NAME_BYTES], normalized[16] = "-";
 
     if (!isnan(hl_cell_number(extremes, row, "normalized")))
         snprintf(normalized, sizeof normalized, "%.3f",
                  hl_cell_number(extremes, row, "normalized"));
-    printf("  %-6s %-10s %10s %8.3f", hl_head_label(name, (int64_t)layer, (int64_t)head),
+    printf("  %-6s %-10s %10s %8.3f",
+           hl_profile_head_name(name, s->profile, (int64_t)layer, (int64_t)head),
            type_of(s->tables[TYPES], layer, head), normalized,
            hl_cell_number(extremes, row, "entropy"));
 }

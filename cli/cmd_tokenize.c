@@ -33,6 +33,7 @@ typedef struct tokenize_request {
     bool         special;
     bool         plain;
     bool         decode;
+    bool         chat;
 } tokenize_request;
 
 static int parse_request(tokenize_request *request, int argc, char **argv)
@@ -42,6 +43,9 @@ static int parse_request(tokenize_request *request, int argc, char **argv)
         HL_FLAG("plain", 0, &request->plain,
                 "treat special tokens spelled out in TEXT as plain text"),
         HL_FLAG("decode", 'd', &request->decode, "convert ids to text"),
+        HL_FLAG("chat", 0, &request->chat,
+                "TEXT is a JSON array of messages, or an object with messages and the chat "
+                "template's variables: show the rendered chat"),
         HL_TOKENIZER_OPTION(&request->tokenizer_path),
         { 0 },
     };
@@ -56,7 +60,10 @@ static int parse_request(tokenize_request *request, int argc, char **argv)
             "\n"
             "--json with TEXT prints one object: ids, pieces, offsets.  --json without TEXT reads\n"
             "one JSON string per line and prints one array of ids per line.  --decode goes the\n"
-            "other way: arrays of ids in, text out (JSON strings with --json).",
+            "other way: arrays of ids in, text out (JSON strings with --json).\n"
+            "\n"
+            "--chat runs the model's chat template on messages as OpenAI's clients send them, and\n"
+            "shows the tokens of the rendered text with the roles that they come from.",
         .options = options,
     };
     HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
@@ -66,6 +73,8 @@ static int parse_request(tokenize_request *request, int argc, char **argv)
         return hl_options_refuse(&usage,
                                  "give one TEXT; got %d arguments (quote a text that has spaces)",
                                  request->arguments.count - 1);
+    if (request->chat && request->decode)
+        return hl_options_refuse(&usage, "--chat and --decode cannot be combined");
     request->text = request->arguments.count == 2 ? request->arguments.items[1] : NULL;
     return HL_EXIT_OK;
 }
@@ -147,6 +156,12 @@ static const char *const type_notes[] = { [HL_TOKEN_UNKNOWN] = "unknown",
                                           [HL_TOKEN_ADDED]   = "added",
                                           [HL_TOKEN_BYTE]    = "byte" };
 
+static const char *const role_names[] = { [HL_ROLE_TEMPLATE]  = "template",
+                                          [HL_ROLE_SYSTEM]    = "system",
+                                          [HL_ROLE_USER]      = "user",
+                                          [HL_ROLE_ASSISTANT] = "assistant",
+                                          [HL_ROLE_TOOL]      = "tool" };
+
 /* Pads by characters; printf pads by bytes. */
 static void print_padded(const char *text, size_t width)
 {
@@ -183,6 +198,8 @@ static void show_row(const hl_tokenizer *tokenizer, const hl_encoding *encoding,
     printf("  %s", source != NULL ? source : "");
     if (type != HL_TOKEN_NORMAL)
         printf("%s(%s)", span.begin < span.end ? "  " : "", type_notes[type]);
+    if (encoding->roles != NULL && encoding->roles[index] != HL_ROLE_TEMPLATE)
+        printf("  [%s]", role_names[encoding->roles[index]]);
     printf("\n");
 }
 
@@ -209,9 +226,13 @@ static void show_tokens(const hl_tokenizer *tokenizer, const hl_encoding *encodi
 
 /* ------------------------------------------------------------------------ JSON */
 
-/* Prints {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...]}. */
-static void print_object(const hl_tokenizer *tokenizer, const hl_encoding *encoding)
+/* Prints {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...]}, of a chat also its text
+ * and the roles. */
+static void print_object(const hl_tokenizer *tokenizer, const hl_encoding *encoding,
+                         const char *text)
 {
+    json_t *roles = encoding->roles != NULL ? json_array() : NULL;
+
     json_t *ids = json_array(), *pieces = json_array(), *offsets = json_array();
 
     for (size_t i = 0; i < encoding->n_tokens; i++) {
@@ -224,8 +245,14 @@ static void print_object(const hl_tokenizer *tokenizer, const hl_encoding *encod
         json_array_append_new(offsets,
                               json_pack("[I,I]", (json_int_t)span.begin, (json_int_t)span.end));
     }
-    hl_print_json(HL_OBJECT(HL_IS("ids", ids), HL_IS("pieces", pieces), HL_IS("offsets", offsets)),
-                  0);
+    for (size_t i = 0; roles != NULL && i < encoding->n_tokens; i++)
+        json_array_append_new(roles, json_string(role_names[encoding->roles[i]]));
+    json_t *root = HL_OBJECT(HL_IS("ids", ids), HL_IS("pieces", pieces), HL_IS("offsets", offsets));
+    if (roles != NULL) {
+        json_object_set_new(root, "roles", roles);
+        json_object_set_new(root, "text", hl_value_name(text));
+    }
+    hl_print_json(root, 0);
 }
 
 /* Prints ids as [1, 2, 3]. */
@@ -248,15 +275,44 @@ static int encode(hl_encoding **out, const tokenize_request *request, const hl_t
     return status == HL_OK ? HL_EXIT_OK : fail(status, line);
 }
 
+/* Renders messages, or {"messages": [...], "add_generation_prompt": false, "tools": [...], ...}. */
+static hl_status render_chat(hl_chat **out, const hl_tokenizer *tokenizer, const char *text,
+                             size_t n_bytes)
+{
+    HL_HELD(json_decref) json_t *root = NULL;
+
+    HL_NEED(hl_value_read(&root, text, n_bytes, "the chat"));
+    if (!json_is_object(root))
+        return hl_chat_render_json(out, tokenizer, text, n_bytes, NULL);
+    HL_HELD(free)
+    char *messages  = json_dumps(json_object_get(root, "messages"), JSON_COMPACT | JSON_ENCODE_ANY);
+    bool  no_prompt = json_is_false(json_object_get(root, "add_generation_prompt"));
+    json_object_del(root, "messages");
+    json_object_del(root, "add_generation_prompt");
+    HL_HELD(free) char *variables = json_dumps(root, JSON_COMPACT);
+    hl_chat_options     options   = { .no_prompt = no_prompt, .variables = variables };
+    const char         *list      = messages != NULL ? messages : "null";
+    return hl_chat_render_json(out, tokenizer, list, strlen(list), &options);
+}
+
 /* Tokenizes the text of the command line, or all of standard input. */
 static int tokenize_text(const tokenize_request *request, const hl_tokenizer *tokenizer,
                          const char *text, size_t n_bytes)
 {
     HL_HELD(hl_encoding_free) hl_encoding *encoding = NULL;
 
-    HL_PASS(encode(&encoding, request, tokenizer, text, n_bytes, 0));
+    HL_HELD(hl_chat_free) hl_chat *chat = NULL;
+
+    if (request->chat) {
+        HL_CALL("tokenize", render_chat(&chat, tokenizer, text, n_bytes));
+        HL_CALL("tokenize", hl_chat_encode(&encoding, tokenizer, chat, NULL));
+        text    = chat->text;
+        n_bytes = chat->n_bytes;
+    } else {
+        HL_PASS(encode(&encoding, request, tokenizer, text, n_bytes, 0));
+    }
     if (request->common.json)
-        print_object(tokenizer, encoding);
+        print_object(tokenizer, encoding, text);
     else if (!request->common.quiet)
         show_tokens(tokenizer, encoding, text, n_bytes);
     return HL_EXIT_OK;
@@ -378,7 +434,7 @@ int hl_command_tokenize(int argc, char **argv)
         return handle_json(&request, tokenizer, request.text, strlen(request.text), 0);
     if (request.text != NULL)
         return tokenize_text(&request, tokenizer, request.text, strlen(request.text));
-    if (request.decode || request.common.json)
+    if (request.decode || (request.common.json && !request.chat))
         return handle_lines(&request, tokenizer);
     return tokenize_input(&request, tokenizer);
 }

@@ -125,15 +125,16 @@ static void print_value(const hl_diagnosis *item)
     print_field("effect", text);
 }
 
-static void print_heads(const hl_diagnosis *item)
+static void print_heads(const hl_diagnosis *item, const hl_profile *profile)
 {
-    char   text[512] = "";
+    char   text[512] = "", name[HL_HEAD_NAME_BYTES];
     size_t used      = 0;
 
     for (int64_t i = 0; i < item->n_heads && i < HEADS_SHOWN; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%sL%lldH%lld %.3g",
-                                 i > 0 ? ", " : "", (long long)item->heads[i].layer,
-                                 (long long)item->heads[i].head, item->heads[i].value);
+        used += (size_t)snprintf(
+            text + used, sizeof text - used, "%s%s %.3g", i > 0 ? ", " : "",
+            hl_profile_head_name(name, profile, item->heads[i].layer, item->heads[i].head),
+            item->heads[i].value);
     if (item->n_heads > HEADS_SHOWN)
         snprintf(text + used, sizeof text - used, " and %lld more",
                  (long long)(item->n_heads - HEADS_SHOWN));
@@ -203,7 +204,8 @@ static void print_causes(const hl_diagnosis *item)
 
 /* Prints one check; `verbose` prints every check in as much detail as those that found
  * something. */
-static void print_check(const hl_diagnosis *item, bool verbose, const hl_colors *colors)
+static void print_check(const hl_diagnosis *item, const hl_profile *profile, bool verbose,
+                        const hl_colors *colors)
 {
     bool all = verbose || item->verdict == HL_VERDICT_FOUND;
 
@@ -214,7 +216,7 @@ static void print_check(const hl_diagnosis *item, bool verbose, const hl_colors 
     }
     if (all) {
         print_field("usual", item->usual);
-        print_heads(item);
+        print_heads(item, profile);
         print_field("against", item->against);
         print_causes(item);
         print_field("mitigation", item->mitigation);
@@ -258,7 +260,8 @@ static void print_summary(const hl_diagnoses *found, const char *name)
     hl_print_wrapped(text, 0);
 }
 
-void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose)
+void hl_diagnoses_print(const hl_diagnoses *found, const hl_profile *profile, const char *path,
+                        bool verbose)
 {
     hl_colors colors = hl_terminal_colors(stdout);
 
@@ -268,7 +271,7 @@ void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbos
             if ((int)outcome_of(&found->items[i]) != group)
                 continue;
             printf("\n");
-            print_check(&found->items[i], verbose, &colors);
+            print_check(&found->items[i], profile, verbose, &colors);
         }
     }
 }

@@ -27,9 +27,10 @@ int hl_threshold_options_set(hl_thresholds *thresholds, const hl_option_list *gi
 
 /* ------------------------------------ diagnoses in full, in brief, and as JSON */
 
-/* Prints each diagnosis with rule, value and threshold. Those found (all with `verbose`) also get
- * heads, counter-evidence and mitigation. */
-void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose);
+/* Prints each diagnosis of a profile with rule, value and threshold. Those found (all with
+ * `verbose`) also get heads, counter-evidence and mitigation. */
+void hl_diagnoses_print(const hl_diagnoses *found, const hl_profile *profile, const char *path,
+                        bool verbose);
 /* Prints one line per diagnosis. */
 void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colors *colors);
 /* Returns an array of objects; the caller owns it. */

@@ -33,14 +33,9 @@ static hl_status encode_chat(hl_opened_prompt *out, const hl_prompt_source *sour
     size_t          first               = source->system != NULL ? 0 : 1;
 
     HL_NEED(hl_chat_render(&chat, out->tokenizer, messages + first, 2 - first, NULL));
-    if (!chat->known && !source->quiet)
-        hl_complain(source->command,
-                    "headlight does not know this model's chat template; it uses %s, which the "
-                    "model may not be trained with",
-                    chat->format == HL_CHAT_PLAIN ? "plain lines"
-                                                  : hl_chat_format_name(chat->format));
+    if (chat->format != HL_CHAT_TEMPLATE && !source->quiet)
+        hl_complain(source->command, "this model has no chat template; messages are plain lines");
     out->chat_format = chat->format;
-    out->chat_known  = chat->known;
     return hl_chat_encode(&out->encoding, out->tokenizer, chat, NULL);
 }
 

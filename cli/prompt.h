@@ -41,7 +41,6 @@ typedef struct hl_opened_prompt {
     int64_t        n_tokens;
     bool           is_chat; /* the text was formatted as a user's turn */
     hl_chat_format chat_format;
-    bool           chat_known; /* the format is exactly the template's; otherwise only similar */
     bool           begins; /* the prompt was empty: its only token is the model's begin of text */
 } hl_opened_prompt;
 

@@ -22,16 +22,14 @@ static void show_piece(const hl_tokenizer *tokenizer, const char *piece)
 int main(int argc, char **argv)
 {
     static char   bytes[1 << 26];
-    bool          known     = false;
     hl_tokenizer *tokenizer = NULL;
     size_t        n_bytes   = fread(bytes, 1, sizeof bytes, stdin);
     hl_status     status    = hl_tokenizer_parse(&tokenizer, bytes, n_bytes, "standard input");
 
     if (status == HL_OK) {
-        hl_chat_format format = hl_tokenizer_chat_format(tokenizer, &known);
-        printf("%s, %zu pieces, chats %s%s\n", hl_tokenizer_kind(tokenizer),
-               hl_tokenizer_size(tokenizer), hl_chat_format_name(format),
-               known ? "" : ", which its template may not be");
+        hl_chat_format format = hl_tokenizer_chat_format(tokenizer);
+        printf("%s, %zu pieces, chats %s\n", hl_tokenizer_kind(tokenizer),
+               hl_tokenizer_size(tokenizer), hl_chat_format_name(format));
         for (int i = 1; i < argc; i++)
             show_piece(tokenizer, argv[i]);
     } else {

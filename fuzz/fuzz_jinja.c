@@ -66,13 +66,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     if (hl_jinja_parse(&template, (const char *)bytes, n_bytes, "fuzz.jinja") != HL_OK)
         return refused(template);
     hl_jinja_input input = {
-        .messages              = messages,
-        .variables             = variables,
-        .bos                   = { "<s>", 3 },
-        .eos                   = { "</s>", 4 },
-        .add_generation_prompt = true,
-        .now                   = &now,
-        .limits                = { .n_steps = 200000, .n_memory = 8 << 20, .n_output = 1 << 18 },
+        .messages                = messages,
+        .variables               = variables,
+        .special[HL_SPECIAL_BOS] = { "<s>", 3 },
+        .special[HL_SPECIAL_EOS] = { "</s>", 4 },
+        .add_generation_prompt   = true,
+        .now                     = &now,
+        .limits                  = { .n_steps = 200000, .n_memory = 8 << 20, .n_output = 1 << 18 },
     };
     hl_status status = hl_jinja_render(&page, template, &input);
     PROMISE(page.n_steps <= input.limits.n_steps);

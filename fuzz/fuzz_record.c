@@ -28,9 +28,9 @@ static void check_record(hl_bytes line, const char *field)
         PROMISE(is_border(record.text, span.begin) && is_border(record.text, span.end));
         PROMISE(record.spans[i].type != NULL);
     }
-    for (size_t i = 0; i < record.n_messages; i++)
-        PROMISE(record.messages[i].role != NULL && record.messages[i].content != NULL);
-    PROMISE(record.text.data == NULL || record.n_messages == 0);
+    for (size_t i = 0; i < json_array_size(record.chat); i++)
+        PROMISE(json_is_string(json_object_get(json_array_get(record.chat, i), "role")));
+    PROMISE((record.text.data == NULL) == (record.chat != NULL));
     PROMISE(hl_record_bytes(&record) <= line.n_bytes); /* unescaping never makes a text longer */
     PROMISE(hl_record_hash(&record) == hl_record_hash(&record));
     hl_record_free(&record);

@@ -86,6 +86,31 @@ def needed_libraries(paths):
     return [("headlight/libs/" + name, os.path.realpath(path)) for name, path in sorted(found.items())]
 
 
+FONTS_CONF = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+  <include ignore_missing="yes">/etc/fonts/fonts.conf</include>
+  <dir prefix="relative">.</dir>
+  <cachedir prefix="xdg">fontconfig</cachedir>
+</fontconfig>
+"""
+
+
+def fonts():
+    """(name in the wheel, path) of the fonts that figures are drawn with, for systems without any; none
+    if the build machine has no others than these."""
+    found = []
+    for style in ("", ":bold"):
+        shown = subprocess.run(["fc-match", "-f", "%{file}", "Liberation Sans" + style],
+                               capture_output=True, text=True, check=False) if shutil.which("fc-match") else None
+        if shown is not None and "Liberation" in shown.stdout:
+            found.append(("headlight/fonts/" + os.path.basename(shown.stdout), shown.stdout))
+    terms = "/usr/share/doc/fonts-liberation/copyright"
+    if found and os.path.exists(terms):
+        found.append(("headlight/fonts/LICENSE", terms))
+    return found
+
+
 def wheel_tag(libraries, alone):
     if not libraries:
         return "py3-none-any"
@@ -142,7 +167,7 @@ def write_wheel(folder, files, texts, tag):
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             record.append(f"{inside},sha256={digest},{len(data)}")
             info = zipfile.ZipInfo(inside, (2020, 1, 1, 0, 0, 0))
-            info.external_attr = (0o755 if inside.endswith("-command") else 0o644) << 16
+            info.external_attr = (0o100755 if inside.endswith("-command") else 0o100644) << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             wheel.writestr(info, data)
         inside = f"headlight-{version()}.dist-info/RECORD"
@@ -154,9 +179,10 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     make_if_needed()
     libraries = list(built_libraries())
     alone = bool(libraries) and stands_alone(libraries[0][1])
-    needed = needed_libraries([path for _, path in libraries]) if alone else []
+    needed = [*needed_libraries([path for _, path in libraries]), *fonts()] if alone else []
     tag = wheel_tag(libraries, alone)
-    return write_wheel(wheel_directory, [*package_files(), *libraries, *needed], facts(tag), tag)
+    texts = [*facts(tag), *([("headlight/fonts/fonts.conf", FONTS_CONF)] if needed else [])]
+    return write_wheel(wheel_directory, [*package_files(), *libraries, *needed], texts, tag)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
@@ -182,6 +208,10 @@ def build_sdist(sdist_directory, config_settings=None):
     return os.path.basename(path)
 
 
-if __name__ == "__main__":  # make wheel
+if __name__ == "__main__":  # make wheel: FOLDER, or --sdist FOLDER
     import sys
-    print(build_wheel(sys.argv[1] if len(sys.argv) > 1 else BUILD))
+    if sys.argv[1:2] == ["--sdist"]:
+        os.makedirs(sys.argv[2], exist_ok=True)
+        print(build_sdist(sys.argv[2]))
+    else:
+        print(build_wheel(sys.argv[1] if len(sys.argv) > 1 else BUILD))

@@ -15,13 +15,13 @@ static hl_status render_with(hl_jinja_page *page, const char *text, const json_t
                              const json_t *variables, hl_jinja_limits limits)
 {
     hl_jinja *template   = NULL;
-    hl_jinja_input input = { .messages              = messages,
-                             .variables             = variables,
-                             .bos                   = { "<s>", 3 },
-                             .eos                   = { "</s>", 4 },
-                             .add_generation_prompt = true,
-                             .now                   = &now,
-                             .limits                = limits };
+    hl_jinja_input input = { .messages                = messages,
+                             .variables               = variables,
+                             .special[HL_SPECIAL_BOS] = { "<s>", 3 },
+                             .special[HL_SPECIAL_EOS] = { "</s>", 4 },
+                             .add_generation_prompt   = true,
+                             .now                     = &now,
+                             .limits                  = limits };
 
     *page            = (hl_jinja_page){ 0 };
     hl_status status = hl_jinja_parse(&template, text, strlen(text), "test.jinja");

@@ -114,13 +114,17 @@ static void ollama_manifests_are_not_trusted(void **state)
     };
     (void)state;
 
+    put(".ollama/models/blobs/"
+        "sha256-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "x");
     put(".ollama/models/blobs/sha256-" A, "x");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put(".ollama/" OLLAMA "registry.ollama.ai/library/odd/latest", bad[i]);
         missing("odd");
     }
     /* Names do not leave the folder. */
-    put(".ollama/models/escape/latest", OF(A));
+    put(".ollama/escape/latest", OF(A));
+    put(".ollama/" OLLAMA "escape/latest", OF(A));
     missing("../../escape");
     missing("x/../escape");
     missing("small:..");

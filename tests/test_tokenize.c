@@ -500,12 +500,12 @@ static void folders_are_read(void **state)
     assert_int_equal(hl_tokenizer_special(t, HL_SPECIAL_SEP), 1);
     assert_int_equal(hl_tokenizer_special(t, HL_SPECIAL_PAD), -1);
     assert_int_equal(hl_tokenizer_special(t, HL_SPECIAL_EOT), 11);
-    assert_int_equal(hl_tokenizer_chat_format(t, NULL), HL_CHAT_CHATML);
+    assert_int_equal(hl_tokenizer_chat_format(t), HL_CHAT_TEMPLATE);
     hl_tokenizer_close(t);
 
     write_file(in_folder(folder, "chat_template.jinja"), "<start_of_turn><end_of_turn>", 28);
     t = open_tokenizer(in_folder(folder, "tokenizer.json"));
-    assert_int_equal(hl_tokenizer_chat_format(t, NULL), HL_CHAT_GEMMA);
+    assert_int_equal(hl_tokenizer_chat_format(t), HL_CHAT_TEMPLATE);
     hl_tokenizer_close(t);
 
     write_file(in_folder(folder, "tokenizer_config.json"), "{\"a\":}", 6);

@@ -594,8 +594,10 @@ static void windows_of_chats_begin_as_the_chat(void **state)
     write_file(in_folder(folder, "chat.jsonl"), chat, strlen(chat));
     for (int has_bos = 0; has_bos < 2; has_bos++) {
         put_config(has_bos ? "{\"bos_token\": \"<a>\", \"chat_template\": "
-                             "\"{{ bos_token }}<start_of_turn>user<end_of_turn>\"}"
-                           : "{\"chat_template\": \"<|im_start|>user<|im_end|>\"}");
+                             "\"{{ bos_token }}{% for m in messages %}<start_of_turn>user\\n"
+                             "{{ m.content | trim }}<end_of_turn>\\n{% endfor %}\"}"
+                           : "{\"chat_template\": \"{% for m in messages %}<start_of_turn>"
+                             "{{ m.content }}<end_of_turn>{% endfor %}\"}");
         hl_tokenizer *own =
             make_tokenizer(&arounds[2], ", {\"id\": 55, \"content\": \"<start_of_turn>\", "
                                         "\"special\": true}, {\"id\": 56, \"content\": "

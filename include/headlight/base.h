@@ -261,6 +261,14 @@ HL_API const char *hl_interval_method(hl_units units);
  * empty text where there is one. */
 HL_API void hl_interval_reason(char *out, size_t n_bytes, const hl_interval *interval);
 
+/* ----------------------------------------------------------------- heads */
+
+/* A head of a model.  Where a call documents it, .head = -1 stands for all heads of the layer. */
+typedef struct hl_head {
+    int64_t layer;
+    int64_t head;
+} hl_head;
+
 #ifdef __cplusplus
 }
 #endif

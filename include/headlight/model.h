@@ -37,12 +37,6 @@ HL_API hl_status hl_model_open(hl_model **out, const char *path);
 HL_API hl_status hl_model_find(char **out, const char *name);
 HL_API void      hl_model_close(hl_model *model);
 
-/* A head of a model.  Where a call documents it, .head = -1 stands for all heads of the layer. */
-typedef struct hl_head {
-    int64_t layer;
-    int64_t head;
-} hl_head;
-
 /* Description of a model.  Texts are static or owned by the model. */
 typedef struct hl_model_info {
     const char *family;         /* "llama", "gpt2", ... */

@@ -40,6 +40,18 @@ HL_API hl_status hl_profile_merge(hl_profile *profile, const hl_profile *other);
  * does not record it. */
 HL_API const char *hl_profile_setting(const hl_profile *profile, const char *key);
 
+enum { HL_HEAD_NAME_BYTES = 48 };
+/* Writes the name of a head, such as "L5H3", or of a layer, "L5", if `head` is negative; returns
+ * `room`.  Models with several sets of heads have "E5H3" (encoder), "L5H3" (decoder) and "X5H3"
+ * (cross-attention), "V5H3" and "A5H3" (towers for images and sound), each set numbered from 0; the
+ * profile's layers have them one set after the other. */
+HL_API const char *hl_profile_head_name(char room[HL_HEAD_NAME_BYTES], const hl_profile *profile,
+                                        int64_t layer, int64_t head);
+/* Reads such a name, of n_bytes; .head is -1 for a layer.  Returns false if the profile has none
+ * with it. */
+HL_API bool hl_profile_head_find(hl_head *out, const hl_profile *profile, const char *word,
+                                 size_t n_bytes);
+
 /* Quantities that are summed over rows.  Undefined values are not counted, so each quantity has
  * its own count.  A value is undefined if the row sees no key other than the first, sees fewer
  * than 16 keys (for the normalized entropy), or does not see the key in question. */

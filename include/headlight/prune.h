@@ -264,6 +264,8 @@ typedef struct hl_ranking {
         *places; /* (n_heads) as `heads`; NULL: not asked for, in groups, or a ranker whose
                             * scores are not known per window: all but the entropies, sink, received,
                             * output-norm and gradient */
+    char *
+        layers; /* names of the layers, as the profile's setting "layers" has them; NULL: L0, L1 ... */
 } hl_ranking;
 
 /* Ranks the heads.  Returns HL_BAD_ARGUMENT, naming the input, if an input that the ranker requires

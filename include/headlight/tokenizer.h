@@ -147,20 +147,22 @@ HL_API hl_around_tokens hl_tokenizer_around(const hl_tokenizer *tokenizer);
 
 /* ------------------------------------------------------------------- chats
  *
- * Chat templates are programs; headlight does not run them. It writes the usual formats itself.
- * A template is known if it was verified to give the same text as headlight, byte for byte.
- * Any other template is unknown: headlight logs a warning and sets `known` to false.  Messages
- * are then written in the format whose markers the template contains, which may not be all that
- * the template does, or else plainly, with one "role: content" per line. */
+ * A model's chat template is a program in Jinja, and it is run: with the limits of a sandbox, and
+ * with the result that transformers gives.  A template that refuses a conversation, or that cannot be
+ * run, is an error that names the template's line.
+ *
+ * A tokenizer without a template has one of the built-in formats, "role: content" lines if no other
+ * is asked for. */
 
 typedef enum hl_chat_format {
-    HL_CHAT_AUTO = 0, /* the format that matches the tokenizer's template */
+    HL_CHAT_AUTO = 0, /* the tokenizer's template, or else plain lines */
     HL_CHAT_PLAIN,
     HL_CHAT_CHATML,
     HL_CHAT_LLAMA3,
     HL_CHAT_GEMMA,
     HL_CHAT_MISTRAL,
     HL_CHAT_PHI3,
+    HL_CHAT_TEMPLATE, /* the tokenizer's template */
 } hl_chat_format;
 
 typedef enum hl_chat_role {
@@ -179,6 +181,10 @@ typedef struct hl_chat_message {
 typedef struct hl_chat_options {
     hl_chat_format format;
     bool           no_prompt; /* leave out the opening of the assistant's next turn */
+    const char    *variables; /* a JSON object with more variables of the template: tools,
+                               * documents and others; NULL: none */
+    int64_t        now; /* the template's time in seconds since 1970, as UTC; 0: the present, as
+                               * local time */
 } hl_chat_options;
 
 typedef struct hl_chat_part {
@@ -191,19 +197,26 @@ typedef struct hl_chat {
     size_t         n_bytes;
     hl_chat_part  *parts; /* (n_parts) in order; together they cover the whole text */
     size_t         n_parts;
+    hl_span       *generated; /* (n_generated) what the template's `generation` blocks wrote: the
+                               * text that the model is trained to write */
+    size_t         n_generated;
     hl_chat_format format; /* the format that was written */
-    bool           known;  /* false: the tokenizer's template may give a different text */
 } hl_chat;
 
 /* Returns the template as stored in the file; NULL if there is none.  The result is borrowed. */
 HL_API const char *hl_tokenizer_chat_template(const hl_tokenizer *tokenizer);
-/* Returns the format of the tokenizer's template; *known is set as in hl_chat (may be NULL). */
-HL_API hl_chat_format hl_tokenizer_chat_format(const hl_tokenizer *tokenizer, bool *known);
+/* Returns HL_CHAT_TEMPLATE if the tokenizer has a template, else HL_CHAT_PLAIN. */
+HL_API hl_chat_format hl_tokenizer_chat_format(const hl_tokenizer *tokenizer);
 HL_API const char    *hl_chat_format_name(hl_chat_format format);
 HL_API hl_status      hl_chat_render(hl_chat **out, const hl_tokenizer *tokenizer,
                                      const hl_chat_message *messages, size_t n_messages,
                                      const hl_chat_options *options);
-HL_API void           hl_chat_free(hl_chat *chat);
+/* The same for messages as JSON: an array of objects, as OpenAI's clients send them.  All of their
+ * members reach the template: tool_calls, contents of several parts, and others. */
+HL_API hl_status hl_chat_render_json(hl_chat **out, const hl_tokenizer *tokenizer,
+                                     const char *messages, size_t n_bytes,
+                                     const hl_chat_options *options);
+HL_API void      hl_chat_free(hl_chat *chat);
 /* Encodes the text and gives the role of each token.  Special tokens are recognized only in the
  * text that the template added: a message cannot pretend to be another turn. */
 HL_API hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer,

@@ -10,6 +10,9 @@
         print(profile.entropy.sel(layer=3))
         profile.plot("heads.svg")
 
+A child that a process forks after it has used the library, as multiprocessing does by default on Linux,
+may use it too.  CUDA cannot be used in a forked child; multiprocessing.set_start_method("spawn") can.
+
 Needs numpy and libheadlight.so.  headlight.torch and headlight.transformers are imported only when
 asked for.
 """
@@ -17,8 +20,8 @@ from typing import Any, List, Optional
 
 from ._attention import (Attention, Gradients, attention, attention_backward, attention_received,
                          compute_attention_entropy)
-from ._command import (Lens, Page, Tables, TokenMaps, compare, judge, lens, rank, report, rows, run, show,
-                       sweep, tokens, watch)
+from ._command import (Lens, Page, Tables, TokenMaps, compare, damage, head, judge, lens, needle, rank, report,
+                       rows, run, show, summary, sweep, tokens, watch)
 from ._library import Error, FileError, InputError, UnsupportedError, library, text as _text
 from ._measure import measure, merge_ranks
 from ._model import (Evaluation, Frontier, FrontierPoint, Generation, Model, ModelInfo, Progress,
@@ -31,9 +34,9 @@ __all__ = ["Attention", "Diagnosis", "Error", "Evaluation", "FileError", "Fronti
            "Generation", "Gradients", "InputError", "Lens", "Model", "ModelInfo", "NamedArray", "Page",
            "Profile", "Progress", "Table", "Tables", "Token", "TokenMaps", "UnsupportedError", "analyses",
            "attention", "attention_backward", "attention_received", "backend", "backends", "compare",
-           "compute_attention_entropy",
-           "default_thresholds", "figures", "judge", "lens", "measure", "merge_ranks", "open", "prune",
-           "rank", "report", "rows", "run", "select_backend", "show", "sweep", "tokens", "version", "watch"]
+           "compute_attention_entropy", "damage",
+           "default_thresholds", "figures", "head", "judge", "lens", "measure", "merge_ranks", "needle", "open", "prune",
+           "rank", "report", "rows", "run", "select_backend", "show", "summary", "sweep", "tokens", "version", "watch"]
 
 
 def prune(model: Any, heads: Any, out: Any = None, **options: Any) -> Any:
@@ -68,7 +71,8 @@ def __getattr__(name: str) -> Any:
 
 def backends() -> List[str]:
     """The names of the back ends that this CPU can run, the preferred one last."""
-    names, out = library().hl_backend_names(), []
+    out: List[str] = []
+    names = library().hl_backend_names()
     while names[len(out)] is not None:
         out.append(_text(names[len(out)]))
     return out

@@ -10,7 +10,8 @@ def main() -> NoReturn:
     try:
         command = find_command()
     except Error as error:
-        sys.exit(f"headlight: {error}")
+        print(f"headlight: {error}", file=sys.stderr)
+        sys.exit(3)
     os.execv(command, ["headlight", *sys.argv[1:]])
 
 

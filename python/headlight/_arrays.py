@@ -261,6 +261,6 @@ def _numpy_view(tensor: Tensor) -> np.ndarray:
     kind = np.uint16 if tensor.dtype == s.BF16 else _NUMPY_TYPES[tensor.dtype]
     low = sum(min(0, (extent - 1) * stride) for extent, stride in zip(tensor.shape, tensor.strides))
     high = sum(max(0, (extent - 1) * stride) for extent, stride in zip(tensor.shape, tensor.strides))
-    block = (c.c_uint8 * ((high - low + 1) * n_bytes)).from_address(tensor.pointer + low * n_bytes)
+    block: Any = (c.c_uint8 * ((high - low + 1) * n_bytes)).from_address(tensor.pointer + low * n_bytes)
     return np.ndarray(tensor.shape, kind, block, -low * n_bytes,
                       tuple(stride * n_bytes for stride in tensor.strides))

@@ -8,12 +8,15 @@ from __future__ import annotations
 import ctypes as c
 import dataclasses
 import math
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple, TypedDict
 
 import numpy as np
 
 from . import _arrays, _structs as s
 from ._library import Error, call, call_cuda
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 STATISTICS = ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "argmax",
               "self", "previous", "first", "max_logit")
@@ -68,6 +71,26 @@ def compute_attention_entropy(attn_probs: Any, eps: float = 1e-8) -> Any:
         probabilities = probabilities.astype(np.float64)
     entropy = -(probabilities * np.log(probabilities + probabilities.dtype.type(eps))).sum(axis=-1)
     return entropy.mean(axis=(0, 2))
+
+
+class Options(TypedDict, total=False):
+    """The keyword arguments that attention(), attention_received() and attention_backward() share."""
+    causal: bool
+    scale: Optional[float]
+    softcap: float
+    window_left: Optional[int]
+    window_right: Optional[int]
+    window_sink: int
+    query_start: Any
+    key_length: Any
+    alibi_slopes: Any
+    key_bias: Any
+    sinks: Any
+    gates: Any
+    segments: Any
+    n_segments: int
+    n_threads: int
+    stream: Optional[int]
 
 
 # -------------------------------------------------------------------- problems
@@ -204,10 +227,10 @@ def _problem(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[fl
     return p
 
 
-def _check_options(caller: str, options: Dict[str, Any]) -> None:
+def _check_options(caller: str, options: Options) -> None:
     """Raises an error like Python's, which would name _problem() instead of the public function."""
     for name in options:
-        if name not in _problem.__kwdefaults__:
+        if name not in (_problem.__kwdefaults__ or {}):
             raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
 
 
@@ -230,7 +253,7 @@ def _pack(found: s.Rows, n_heads: int, n_rows: int, width: int) -> s.Rows:
 
 
 def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "entropy"),
-              out_dtype: Optional[str] = None, **options: Any) -> Attention:
+              out_dtype: Optional[str] = None, **options: "Unpack[Options]") -> Attention:
     """softmax(scale q k^T + ...) v, with statistics of each row of the softmax, without ever storing
     the rows.
 
@@ -249,6 +272,12 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
     alibi_slopes, sinks, gates: (heads).  key_bias: (heads, keys).
     segments: (keys) or (batch, keys), numbers below n_segments.
     n_threads: CPU threads; 0: all cores.  stream: a cudaStream_t to use instead of the current one.
+
+    Without differences between keys, a row's entropy is the logarithm of the number of keys it sees:
+
+    >>> x = np.zeros((1, 1, 3, 8), dtype=np.float32)
+    >>> np.exp(attention(x, x, x, causal=True).entropy[0, 0]).round(3).tolist()
+    [1.0, 2.0, 3.0]
     """
     wanted = tuple("self" if name == "diagonal" else name  # the name in earlier versions
                    for name in ((want,) if isinstance(want, str) else want))
@@ -278,7 +307,7 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
     return Attention(**found)
 
 
-def attention_received(q: Any, k: Any, lse: Any, *, last: int = 0, **options: Any) -> Any:
+def attention_received(q: Any, k: Any, lse: Any, *, last: int = 0, **options: "Unpack[Options]") -> Any:
     """The attention that each key receives: the sum over rows of its probability, (batch, heads, keys).
     A second pass over the scores, at about half the cost of attention().
 
@@ -308,7 +337,7 @@ _NEEDS = {"self": lambda seen, position: seen(position), "previous": lambda seen
           "first": lambda seen, position: seen(0 * position)}
 
 
-def _spoil_undefined(p: _Problem, found: Dict[str, Any], options: Dict[str, Any]) -> None:
+def _spoil_undefined(p: _Problem, found: Dict[str, Any], options: Options) -> None:
     """Sets undefined statistics to NaN.  Rows that see no key at all keep their 0."""
     wanted = [name for name in (*_NEEDS, "entropy_nosink") if name in found]
     if not wanted or math.prod(p.row_shape) == 0:
@@ -358,7 +387,7 @@ def _run(p: _Problem, direction: str, *structs: c.Structure) -> None:
 
 def attention_backward(q: Any, k: Any, v: Any, forward: Attention, *, grad_out: Any = None,
                        grad_entropy: Any = None, grad_lse: Any = None,
-                       **options: Any) -> Gradients:
+                       **options: "Unpack[Options]") -> Gradients:
     """Gradients of a loss that depends on attention()'s out, entropy and lse.
 
     forward: the result of attention() with the same options.  It must have lse; also out if grad_out is

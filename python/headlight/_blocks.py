@@ -172,9 +172,11 @@ def run_block(p: Problem, number: int, begin: int, end: int, want: Sequence[str]
         return of_key.sum(-1) if of_sink is None else of_key.sum(-1) + of_sink
 
     if {"entropy", "varentropy"} & set(want):
-        found["entropy"] = -over_outcomes(share * logs, None if sink is None else sink * log_sink)
+        found["entropy"] = -over_outcomes(share * logs, None if log_sink is None or sink is None else
+                                          sink * log_sink)
     if "varentropy" in want:
-        second = over_outcomes(share * logs ** 2, None if sink is None else sink * log_sink ** 2)
+        second = over_outcomes(share * logs ** 2, None if log_sink is None or sink is None else
+                               sink * log_sink ** 2)
         found["varentropy"] = (second - found["entropy"] ** 2).clamp(min=0.0)
     if "renyi2" in want:
         squares = over_outcomes(share ** 2, None if sink is None else sink ** 2)

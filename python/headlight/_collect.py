@@ -33,6 +33,12 @@ class Place(NamedTuple):
     part: str  # "encoder", "decoder", "vision", "audio" or "text"
 
 
+def unwrapped(model: Any) -> Any:
+    """The model inside of DistributedDataParallel and the like."""
+    inner = getattr(model, "module", None)
+    return inner if inner is not None and not hasattr(model, "config") and hasattr(inner, "config") else model
+
+
 class _Listeners(threading.local):
     def __init__(self) -> None:
         self.items: List[Any] = []
@@ -140,9 +146,9 @@ def settle(out: Tensor, entropy: Tensor, place: Any) -> Tensor:
     leaf = _owed.take(place, entropy)
     if leaf is None or leaf.grad is None:
         if leaf is not None:
-            leaf.register_hook(_warn_of_late_gradient)
+            leaf.register_hook(_warn_of_late_gradient)  # type: ignore[no-untyped-call]
         return out
-    return _Enter.apply(out, entropy, leaf.grad)  # type: ignore[no-any-return]
+    return _Enter.apply(out, entropy, leaf.grad)  # type: ignore[no-any-return, no-untyped-call]
 
 
 # -------------------------------------------------------------------- reporting
@@ -232,13 +238,14 @@ def order_of(layer: Layer) -> Tuple[str, int]:
 
 
 def _mean(parts: List[Tensor], rows: List[Optional[Tensor]]) -> Tensor:
-    total, count = 0.0, 0.0
+    total: Any = 0.0
+    count: Any = 0.0
     for part, real in zip(parts, rows):
         if real is not None:
             part = torch.where(real[:, None], part, torch.zeros_like(part))
         total = total + part.sum(dim=(0, 2))
         count = count + (part.shape[0] * part.shape[2] if real is None else real.sum())
-    return total / count  # type: ignore[return-value]
+    return total / count  # type: ignore[no-any-return]
 
 
 class EntropyRegularizer(torch.nn.Module):
@@ -362,8 +369,9 @@ class AttentionMonitor:
         """The layers seen since the last step, in the order of entropies(): 0, 1, ... up to the last,
         or "E0", ..., "L0", ..., "X0" ..."""
         seen = list(self._sums.seen)
-        if all(isinstance(layer, int) for layer in seen):
-            return list(range(max(seen, default=-1) + 1))  # type: ignore[call-overload, arg-type]
+        numbers = [layer for layer in seen if isinstance(layer, int)]
+        if len(numbers) == len(seen):
+            return list(range(max(numbers, default=-1) + 1))
         return sorted(seen, key=order_of)
 
     def entropies(self) -> Tuple[np.ndarray, np.ndarray]:

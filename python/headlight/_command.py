@@ -150,9 +150,10 @@ class Tables:
 
 
 def _tables(found: Dict[str, Any]) -> Tables:
-    tables = {name: table_of(one) for name, one in found.get("tables", {}).items()
-              if isinstance(one, dict) and "rows" in one}
-    return Tables(tables, {name: value for name, value in found.items() if name != "tables"}, found)
+    named = {**found, **found.get("tables", {})}
+    tables = {name: table_of(one) for name, one in named.items() if isinstance(one, dict) and "rows" in one}
+    return Tables(tables, {name: value for name, value in found.items() if name not in ("tables", *tables)},
+                  found)
 
 
 @dataclasses.dataclass
@@ -248,6 +249,34 @@ def judge(traces: Union[str, Sequence[Any]], labels: Any, **options: Any) -> Tab
     """Whether the signals of traces separate right from wrong: `headlight judge`."""
     several = [traces] if isinstance(traces, (str, os.PathLike)) else list(traces)
     return _tables(run_json("judge", *several, labels, **options))
+
+
+def head(profile: ProfileLike, name: str, *, model: Optional[ModelLike] = None,
+         text: Optional[TextLike] = None, **options: Any) -> Tables:
+    """The card of one head, "L3H1": type, numbers with their ranks, similar heads; with a model, examples
+    and the loss without it.  `headlight head`."""
+    with _paths() as path:
+        return _tables(run_json("head", path(profile), name, model=None if model is None else path(model),
+                                text=None if text is None else path(text, True), **options))
+
+
+def needle(model: ModelLike, text: Optional[TextLike] = None, **options: Any) -> Tables:
+    """Retrieval scores of every head, and the loss by length and depth: `headlight needle`."""
+    with _paths() as path:
+        return _tables(run_json("needle", path(model), *([] if text is None else [path(text, True)]),
+                                **options))
+
+
+def damage(reference: ModelLike, model: ModelLike, text: TextLike, **options: Any) -> Tables:
+    """Which heads a quantized or fine-tuned model lost, by patching them back: `headlight damage`."""
+    with _paths() as path:
+        return _tables(run_json("damage", path(reference), path(model), text=path(text, True), **options))
+
+
+def summary(profile: ProfileLike) -> List[str]:
+    """The sentences that `headlight show` begins with."""
+    with _paths() as path:
+        return [one["text"] for one in run_json("show", path(profile))["summary"]]
 
 
 def watch(folder: Any, texts: TextLike, *, series: Any, **options: Any) -> List[Dict[str, Any]]:

@@ -191,5 +191,5 @@ def attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor], gates: O
     if torch.is_grad_enabled() and (
             q.requires_grad or k.requires_grad or v.requires_grad or
             (sinks is not None and sinks.requires_grad) or (gates is not None and gates.requires_grad)):
-        return HeadlightAttention.apply(q, k, v, sinks, gates, settings)  # type: ignore[no-any-return]
+        return HeadlightAttention.apply(q, k, v, sinks, gates, settings)  # type: ignore[no-any-return, no-untyped-call]
     return _forward(_readable(q), _readable(k), _readable(v), sinks, gates, settings)

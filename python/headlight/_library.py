@@ -16,7 +16,7 @@ import ctypes as c
 import functools
 import os
 import pathlib
-from typing import Any, Callable, List, NoReturn
+from typing import Any, Callable, Dict, List, NoReturn
 
 from . import _structs as s
 
@@ -70,7 +70,7 @@ _out = c.POINTER(c.c_void_p)
 _at = [_handle, c.c_int64, c.c_int64]
 
 
-def _ref(kind):
+def _ref(kind: Any) -> Any:
     return c.POINTER(kind)
 
 
@@ -252,7 +252,7 @@ def _load(name: str, variable: str, installed: str) -> c.CDLL:
                 f"\n`make` builds it; {variable}=FILE names it", "not found")
 
 
-def _declare(handle: c.CDLL, signatures: dict, path: str) -> None:
+def _declare(handle: c.CDLL, signatures: Dict[str, Any], path: str) -> None:
     for name, (result, arguments) in signatures.items():
         try:
             function = getattr(handle, name)
@@ -262,9 +262,24 @@ def _declare(handle: c.CDLL, signatures: dict, path: str) -> None:
         function.restype, function.argtypes = result, arguments
 
 
+_FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.fonts", "~/.local/share/fonts")
+
+
+def use_own_fonts() -> None:
+    """Where the system has no font, as in a container, lets fontconfig find the wheel's."""
+    config = pathlib.Path(__file__).resolve().parent / "fonts" / "fonts.conf"
+    if not config.exists() or {"FONTCONFIG_FILE", "FONTCONFIG_PATH"} & set(os.environ):
+        return
+    has_config = os.path.exists("/etc/fonts/fonts.conf")
+    if not has_config or not any(files for folder in _FONT_FOLDERS
+                                 for _, _, files in os.walk(os.path.expanduser(folder))):
+        os.environ["FONTCONFIG_FILE"] = str(config)
+
+
 @functools.lru_cache(maxsize=None)
 def library() -> c.CDLL:
     """libheadlight.so, opened once."""
+    use_own_fonts()
     handle = _load(NAME, "HEADLIGHT_LIBRARY", f"{NAME}.{MAJOR}")
     _declare(handle, SIGNATURES, handle._name)
     return handle

@@ -167,6 +167,7 @@ class _Tap:
         self._names = {id(module): name for name, module in model.named_modules()}
         self._places = found
         self._weights: Dict[str, Any] = {}
+        self._is_sharded = _is_sharded(model)  # weights are there during their module's pass alone
 
     def take(self, module: Any, query: Any, key: Any, value: Any, options: Dict[str, Any]) -> Any:
         """Computes the rows, notes them, and returns out."""
@@ -196,7 +197,8 @@ class _Tap:
     def _norms_of(self, name: str, out: Any) -> Optional[Callable[[np.ndarray], np.ndarray]]:
         n_heads, d_value = out.shape[1], out.shape[3]
         if name not in self._weights:
-            self._weights[name] = _output_weight(self.model, name, n_heads * d_value)
+            found = _output_weight(self.model, name, n_heads * d_value)
+            self._weights[name] = found.clone() if self._is_sharded and found is not None else found
         weight = self._weights[name]
         if weight is None:
             return None
@@ -400,7 +402,8 @@ def _hash_model(model: Any) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name, value in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        flat = value.detach().reshape(-1).cpu()
+        whole = value.full_tensor() if hasattr(value, "full_tensor") else value  # of all ranks
+        flat = whole.detach().reshape(-1).cpu()
         if flat.dtype.is_floating_point or flat.dtype.is_complex:
             flat = flat.float()
         digest.update(np.ascontiguousarray(flat.numpy()).data)
@@ -505,7 +508,10 @@ def measure(model: Any, tokenizer: Any = None, texts: Any = None, *, files: Any 
         return model.measure(texts, files=files, token_ids=token_ids, context=context, stride=stride,
                              max_tokens=max_tokens, seed=seed, special=special, nll=nll,
                              n_threads=n_threads)
-    if not hasattr(model, "named_modules"):
+    if hasattr(model, "named_modules"):
+        from ._collect import unwrapped
+        model = unwrapped(model)
+    else:
         raise Error(f"model is a {type(model).__name__}, wanted a path, a headlight.Model or a model of "
                     "transformers")
     if isinstance(texts, Mapping):
@@ -524,6 +530,18 @@ def measure(model: Any, tokenizer: Any = None, texts: Any = None, *, files: Any 
                     attention, part, n_parts, n_threads, example, on_progress)
 
 
+def _is_sharded(model: Any) -> bool:
+    """Whether every pass of the model waits for those of other processes."""
+    return any("FullyShardedDataParallel" in name or name == "FSDPModule" for module in model.modules()
+               for name in (one.__name__ for one in type(module).__mro__))
+
+
+def _n_passes(n_windows: int, n_parts: int) -> int:
+    """The most passes that any part needs: every part runs the first window, which shows the layers."""
+    return max((0 if part == 0 else 1) + -(-(n_windows - part) // n_parts)
+               for part in range(min(n_parts, n_windows)))
+
+
 def _measure(model: Any, tokenizer: Any, texts: Any, files: Any, token_ids: Any, inputs: Any,
              context: int, stride: int, max_tokens: int, seed: int, special: str, nll: bool,
              attention: str, part: int, n_parts: int, n_threads: int,
@@ -536,7 +554,8 @@ def _measure(model: Any, tokenizer: Any, texts: Any, files: Any, token_ids: Any,
     layout: Optional[_Layout] = None
     way: Optional[_Way] = None
     n_tokens = n_windows = 0
-    is_decoder = False
+    is_decoder, n_passes = False, 0
+    number, window = -1, Window(np.zeros(0, dtype=np.int64), {})
     try:
         for number, window in enumerate(windows):
             if way is None:
@@ -545,6 +564,7 @@ def _measure(model: Any, tokenizer: Any, texts: Any, files: Any, token_ids: Any,
             if number % n_parts != part and layout is not None:
                 continue
             output, calls = way.run(window.inputs)
+            n_passes += 1
             if not calls:
                 raise Error(f"{type(model).__name__} returned no attention: neither can its attention "
                             f"be exchanged nor does it have output_attentions. {way.reason}", "unsupported")
@@ -563,6 +583,9 @@ def _measure(model: Any, tokenizer: Any, texts: Any, files: Any, token_ids: Any,
                 n_tokens, n_windows = n_tokens + len(window.ids), n_windows + 1
                 if on_progress is not None:
                     on_progress(n_tokens, n_windows)
+        if way is not None and n_parts > 1 and _is_sharded(model):
+            for _ in range(_n_passes(number + 1, n_parts) - n_passes):
+                way.run(window.inputs)
     finally:
         if way is not None:
             way.close()

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import tempfile
-from typing import Any, Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -149,7 +149,7 @@ class Progress:
 
 
 def _read_info(found: s.ModelInfo) -> ModelInfo:
-    values = {}
+    values: Dict[str, Any] = {}
     for field in dataclasses.fields(ModelInfo):
         value = getattr(found, field.name)
         values[field.name] = text(value) if isinstance(value, (bytes, type(None))) else value
@@ -265,7 +265,7 @@ class Model:
         call("hl_tokenizer_decode", c.byref(out), c.byref(n_bytes), self.tokenizer.pointer,
              packed.ctypes.data, packed.size, c.byref(s.DecodeOptions(skip_special)))
         try:
-            return c.string_at(out.value, n_bytes.value).decode("utf-8", "replace")
+            return c.string_at(out.value or 0, n_bytes.value).decode("utf-8", "replace")
         finally:
             library().hl_free(out)
 
@@ -319,8 +319,8 @@ class Model:
         if isinstance(texts, Mapping):  # a tokenizer's result
             if "input_ids" not in texts:
                 raise Error("texts is a dict without input_ids")
-            texts, token_ids = None, [np.asarray(row) for row in texts["input_ids"]] \
-                if np.ndim(texts["input_ids"][0]) else np.asarray(texts["input_ids"])
+            ids: Any = texts["input_ids"]
+            texts, token_ids = None, [np.asarray(row) for row in ids] if np.ndim(ids[0]) else np.asarray(ids)
         if sum(x is not None for x in (texts, files, token_ids)) != 1:
             raise Error("one of texts, files and token_ids is wanted")
         options = s.CorpusOptions(n_sample=n_sample, seed=seed)
@@ -577,7 +577,7 @@ class _Writer:
         """Makes a call that returns a text."""
         out, n_bytes = c.c_void_p(), s.Size()
         call(name, c.byref(out), c.byref(n_bytes), *arguments)
-        return c.string_at(out.value, n_bytes.value) if n_bytes.value else b""
+        return c.string_at(out.value or 0, n_bytes.value) if n_bytes.value else b""
 
     def _pass(self, more: bytes) -> None:
         """Passes text through the search for stop words."""
@@ -629,7 +629,7 @@ def _ids_of(row: Any) -> List[int]:
 def _rows(token_ids: Any) -> Iterable[Any]:
     """Token ids as rows; (tokens) becomes one row."""
     if len(token_ids) == 0 or np.ndim(token_ids[0]) > 0:
-        return token_ids
+        return list(token_ids)
     return [token_ids]
 
 
@@ -659,7 +659,7 @@ def _text_of_line(line: str, place: str) -> str:
         raise Error(f"{place}: {error}", "bad input") from None
     if not isinstance(found, dict) or not isinstance(found.get("text"), str):
         raise Error(f"{place}: no \"text\", or it is not a string", "bad input")
-    return found["text"]
+    return str(found["text"])
 
 
 def open_model(path: Path, *, tokenizer: Optional[Path] = None, off: Off = (),

@@ -28,6 +28,12 @@ class NamedArray(np.lib.mixins.NDArrayOperatorsMixin):
         after.entropy - before.entropy > 0.1  arithmetic, by numpy's rules
 
     NaN stands for values that were not measured, and for heads that a layer lacks.
+
+    >>> heads = NamedArray([[1.0, 2.0], [3.0, 5.0]], ("layer", "head"), "entropy")
+    >>> heads.sel(layer=1).values.tolist(), heads.mean("head").values.tolist()
+    ([3.0, 5.0], [1.5, 4.0])
+    >>> (heads - 1.0 > 1.0).values.sum().item()
+    2
     """
 
     def __init__(self, values: Any, dims: Tuple[str, ...], name: str = ""):

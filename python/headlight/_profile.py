@@ -66,6 +66,16 @@ def _bytes(value: Optional[str]) -> Optional[bytes]:
     return None if value is None else value.encode()
 
 
+class _Mean:
+    """A property of Profile: the mean of a quantity for every head."""
+
+    def __init__(self, quantity: str, doc: str):
+        self.quantity, self.__doc__ = quantity, doc
+
+    def __get__(self, profile: "Profile", owner: Any = None) -> NamedArray:
+        return profile.moments(self.quantity) if profile is not None else self  # type: ignore[return-value]
+
+
 class Profile:
     """The measurements of every head of a model on some text.
 
@@ -156,21 +166,21 @@ class Profile:
 
     @property
     def n_layers(self) -> int:
-        return self._get("hl_profile_n_layers")
+        return int(self._get("hl_profile_n_layers"))
 
     @property
     def n_heads(self) -> int:
         """The largest number of heads in any layer."""
-        return self._get("hl_profile_n_heads")
+        return int(self._get("hl_profile_n_heads"))
 
     @property
     def n_tokens(self) -> int:
-        return self._get("hl_profile_n_tokens")
+        return int(self._get("hl_profile_n_tokens"))
 
     @property
     def n_sequences(self) -> int:
         """The number of measured sequences."""
-        return self._get("hl_profile_all_sequences")
+        return int(self._get("hl_profile_all_sequences"))
 
     @property
     def layer_names(self) -> List[str]:
@@ -207,17 +217,15 @@ class Profile:
         return self._per_head(quantity, lambda layer, head: getattr(
             self._get("hl_profile_moments", layer, head, which), statistic))
 
-    entropy = property(lambda self: self.moments("entropy"), doc="(layer, head) nats")
-    normalized = property(lambda self: self.moments("normalized"),
-                    doc="(layer, head) H / ln n, of rows that see at least 16 keys")
-    renyi2 = property(lambda self: self.moments("renyi2"), doc="(layer, head) nats")
-    varentropy = property(lambda self: self.moments("varentropy"), doc="(layer, head)")
-    peak = property(lambda self: self.moments("peak"), doc="(layer, head) largest probability")
-    self_ = property(lambda self: self.moments("self"), doc="(layer, head) on the own position")
-    previous = property(lambda self: self.moments("previous"), doc="(layer, head)")
-    first = property(lambda self: self.moments("first"), doc="(layer, head) on the first key")
-    entropy_nosink = property(lambda self: self.moments("entropy_nosink"),
-                              doc="(layer, head) entropy over the keys other than the first, nats")
+    entropy = _Mean("entropy", "(layer, head) nats")
+    normalized = _Mean("normalized", "(layer, head) H / ln n, of rows that see at least 16 keys")
+    renyi2 = _Mean("renyi2", "(layer, head) nats")
+    varentropy = _Mean("varentropy", "(layer, head)")
+    peak = _Mean("peak", "(layer, head) largest probability")
+    self_ = _Mean("self", "(layer, head) on the own position")
+    previous = _Mean("previous", "(layer, head)")
+    first = _Mean("first", "(layer, head) on the first key")
+    entropy_nosink = _Mean("entropy_nosink", "(layer, head) entropy over the keys other than the first, nats")
     fair = property(lambda self: self.normalized, doc="`normalized`, by its earlier name")
     nosink = property(lambda self: self.entropy_nosink, doc="`entropy_nosink`, by its earlier name")
 
@@ -252,7 +260,7 @@ class Profile:
     @property
     def broken_losses(self) -> int:
         """The number of tokens whose loss is not finite."""
-        return self._get("hl_profile_broken_losses")
+        return int(self._get("hl_profile_broken_losses"))
 
     def histogram(self, name: str = "normalized") -> NamedArray:
         """(layer, head, bin) counts in 64 bins over [0, 1]: "normalized", "normalized_nosink" or

@@ -31,7 +31,7 @@ class Recorder:
                  n_threads: int = 0):
         self.heads = np.array(heads, dtype=np.int64)
         items = (s.RecordSetting * max(1, len(settings)))(
-            *((key.encode(), value.encode()) for key, value in settings.items()))
+            *(s.RecordSetting(key.encode(), value.encode()) for key, value in settings.items()))
         options = s.RecordOptions(len(self.heads), self.heads.ctypes.data, context, seed, items,
                                   len(settings), n_threads)
         self._handle = Handle.open("hl_recorder_close", "hl_recorder_open", c.byref(options))

@@ -6,6 +6,7 @@ compares every size, offset and constant.  `c_name` is the name of a struct in C
 from __future__ import annotations
 
 import ctypes as c
+from typing import Any, List
 
 Status = c.c_int
 Text = c.c_char_p
@@ -77,7 +78,7 @@ CONSTANTS = {
 }
 
 
-def _fields(kind, *names):
+def _fields(kind: Any, *names: str) -> List[Any]:
     return [(name, kind) for name in names]
 
 

@@ -65,7 +65,8 @@ def find_alarms(step: int, entropy: np.ndarray, normalized: np.ndarray, limits: 
               limits["overload-share"]))
     alarms = []
     for kind, shows, counted, threshold in rules[:1] if 2 * finite.sum() < there.sum() else rules:
-        heads = [(int(layer), int(head)) for layer, head in np.argwhere(shows)]
+        heads: List[Tuple[Union[int, str], int]] = [(int(layer), int(head))
+                                                    for layer, head in np.argwhere(shows)]
         share = len(heads) / max(1, int(counted.sum()))
         if heads and share >= threshold:
             alarms.append(Alarm(step, kind, share, threshold, heads))
@@ -109,8 +110,8 @@ class EntropyLog:
         alarms = find_alarms(step, entropy, normalized, self.limits,
                              self._remember(entropy, normalized) if there is None else
                              np.asarray(there, dtype=bool))
-        names = list(range(len(entropy))) if layers is None else list(layers)
-        alarms = [dataclasses.replace(alarm, heads=[(names[layer], head) for layer, head in alarm.heads])
+        names: List[Union[int, str]] = list(range(len(entropy))) if layers is None else list(layers)
+        alarms = [dataclasses.replace(alarm, heads=[(names[int(layer)], head) for layer, head in alarm.heads])
                   for alarm in alarms]
         if self._events is not None:
             self._write_events(step, entropy, names, alarms, scalars)
@@ -118,8 +119,9 @@ class EntropyLog:
             self._write_line(step, entropy, normalized, names, alarms, scalars)
         if self.on_step is not None:
             self.on_step(step, entropy, normalized)
-        for alarm in alarms if self.on_alarm is not None else ():
-            self.on_alarm(alarm)
+        if self.on_alarm is not None:
+            for alarm in alarms:
+                self.on_alarm(alarm)
         return alarms
 
     def _remember(self, entropy: np.ndarray, normalized: np.ndarray) -> Optional[np.ndarray]:
@@ -137,6 +139,7 @@ class EntropyLog:
         for (layer, head), value in np.ndenumerate(entropy):
             if not np.isnan(value):
                 values["entropy/" + head_name(names[layer], head)] = value
+        assert self._events is not None
         self._events.scalars(step, values)
         self._events.histogram(step, "entropy", entropy)
 

@@ -40,8 +40,10 @@ if not hasattr(torch.library, "custom_op"):
 # The operators' schemas have no optional integers: a window of -1 means no window.
 
 
-def _options(sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal, scale, softcap,
-             window_left, window_right, window_sink) -> Dict[str, Any]:
+def _options(sinks: Optional[Tensor], gates: Optional[Tensor], alibi_slopes: Optional[Tensor],
+             key_bias: Optional[Tensor], query_start: Optional[Tensor], key_length: Optional[Tensor],
+             causal: bool, scale: float, softcap: float, window_left: int, window_right: int,
+             window_sink: int) -> Dict[str, Any]:
     return dict(sinks=sinks, gates=gates, alibi_slopes=alibi_slopes, key_bias=key_bias,
                 query_start=query_start, key_length=key_length, causal=causal, scale=scale,
                 softcap=softcap, window_left=None if window_left < 0 else window_left,
@@ -70,8 +72,11 @@ def _parts(mask: Tensor, first: Tensor, end: Tensor, n_queries: int) -> Iterator
         yield slice(b, b + 1), slice(begin, stop), dict(query_start=start)
 
 
-def _general(q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, mask, causal,
-             scale, softcap, window_left, window_right, window_sink, **more) -> blocks.Problem:
+def _general(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor], gates: Optional[Tensor],
+             alibi_slopes: Optional[Tensor], key_bias: Optional[Tensor], query_start: Optional[Tensor],
+             key_length: Optional[Tensor], mask: Optional[Tensor], causal: bool, scale: float,
+             softcap: float, window_left: int, window_right: int, window_sink: int,
+             **more: Any) -> blocks.Problem:
     return blocks.Problem(q, k, v, sinks=sinks, gates=gates, alibi_slopes=alibi_slopes,
                           key_bias=key_bias, query_start=query_start, key_length=key_length,
                           mask=mask, causal=causal, scale=scale, softcap=softcap,
@@ -104,7 +109,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor], gates: Op
 
 
 @_forward.register_fake
-def _(q, k, v, *_options_):
+def _(q: Tensor, k: Tensor, v: Tensor, *_options_: Any) -> Any:
     rows = q.shape[:3]
     return (q.new_empty((*rows, v.shape[3])), q.new_empty(rows, dtype=torch.float32),
             q.new_empty(rows, dtype=torch.float32))
@@ -124,7 +129,8 @@ def _backward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, entropy
         found = core.attention_backward(
             q, k, v, core.Attention(out=out, lse=lse, entropy=entropy), grad_out=grad_out,
             grad_lse=grad_lse, grad_entropy=grad_entropy, **_options(*given, *plain))
-        return (found.dq, found.dk, found.dv, *_of_heads(q, found.dsinks, found.dgates))
+        dsinks, dgates = _of_heads(q, found.dsinks, found.dgates)
+        return found.dq, found.dk, found.dv, dsinks, dgates
     spans = spans_of(mask)
     if spans is None:
         grads = {name: grad for name, grad in (("out", grad_out), ("lse", grad_lse),
@@ -133,8 +139,8 @@ def _backward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, entropy
         return (total["q"], total["k"], total["v"],
                 *_of_heads(q, total.get("sinks"), total.get("gates")))
     dq, dk, dv = (x.new_zeros(x.shape) for x in (q, k, v))  # packed, as the fake kernel says
-    dsinks = None if sinks is None else torch.zeros_like(sinks, dtype=torch.float32)
-    dgates = None if gates is None else torch.zeros_like(gates, dtype=torch.float32)
+    sums_of_sinks = None if sinks is None else torch.zeros_like(sinks, dtype=torch.float32)
+    sums_of_gates = None if gates is None else torch.zeros_like(gates, dtype=torch.float32)
     for sequences, keys, more in _parts(mask, *spans, q.shape[2]):
         found = core.attention_backward(
             q[sequences], k[sequences, :, keys], v[sequences, :, keys],
@@ -144,11 +150,11 @@ def _backward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, entropy
             grad_entropy=None if grad_entropy is None else grad_entropy[sequences],
             **{**_options(*given, *plain), **more})
         dq[sequences], dk[sequences, :, keys], dv[sequences, :, keys] = found.dq, found.dk, found.dv
-        if dsinks is not None:
-            dsinks += found.dsinks
-        if dgates is not None:
-            dgates += found.dgates
-    return (dq, dk, dv, *_of_heads(q, dsinks, dgates))
+        if sums_of_sinks is not None:
+            sums_of_sinks += found.dsinks
+        if sums_of_gates is not None:
+            sums_of_gates += found.dgates
+    return (dq, dk, dv, *_of_heads(q, sums_of_sinks, sums_of_gates))
 
 
 def _of_heads(q: Tensor, *values: Optional[Tensor]) -> List[Tensor]:
@@ -157,13 +163,14 @@ def _of_heads(q: Tensor, *values: Optional[Tensor]) -> List[Tensor]:
 
 
 @_backward.register_fake
-def _(q, k, v, out, lse, entropy, grad_out, grad_lse, grad_entropy, sinks, gates, *_options_):
+def _(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, entropy: Tensor, grad_out: Any,
+      grad_lse: Any, grad_entropy: Any, sinks: Any, gates: Any, *_options_: Any) -> Any:
     of_heads = [q.new_empty((0 if x is None else q.shape[1],), dtype=torch.float32)
                 for x in (sinks, gates)]
     return (q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), *of_heads)
 
 
-def _keep(ctx, inputs, output):
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
     (q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, mask,
      *ctx.settings) = inputs
     ctx.set_materialize_grads(False)  # gradients that no loss depends on are None, not zeros
@@ -171,7 +178,8 @@ def _keep(ctx, inputs, output):
                           key_length, mask)
 
 
-def _gradient(ctx, grad_out, grad_lse, grad_entropy):
+def _gradient(ctx: Any, grad_out: Optional[Tensor], grad_lse: Optional[Tensor],
+              grad_entropy: Optional[Tensor]) -> Tuple[Any, ...]:
     q, k, v, out, lse, entropy, sinks, gates, *rest = ctx.saved_tensors
     dq, dk, dv, dsinks, dgates = _backward(q, k, v, out, lse, entropy, grad_out, grad_lse,
                                            grad_entropy, sinks, gates, *rest, *ctx.settings)
@@ -182,7 +190,7 @@ def _gradient(ctx, grad_out, grad_lse, grad_entropy):
 _forward.register_autograd(_gradient, setup_context=_keep)
 
 
-def _over_batches(info, in_dims, q, k, v, *rest):
+def _over_batches(info: Any, in_dims: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
     """vmap: the mapped axis becomes part of the batch."""
     if any(dim is not None for dim in in_dims[3:]):
         raise Error("vmap over the options of attention: only q, k and v can be mapped", "unsupported")
@@ -228,9 +236,12 @@ def _from_kernels(p: blocks.Problem, want: Sequence[str]) -> List[Tensor]:
     return [results[name] for name in blocks.NAMES]
 
 
-def _problem(q, k, v, bias, sinks, gates, key_bias, alibi_slopes, mask, query_start, key_length,
-             segments, seed, causal, scale, softcap, window_left, window_right, window_sink, dropout,
-             n_segments) -> blocks.Problem:
+def _problem(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], sinks: Optional[Tensor],
+             gates: Optional[Tensor], key_bias: Optional[Tensor], alibi_slopes: Optional[Tensor],
+             mask: Optional[Tensor], query_start: Optional[Tensor], key_length: Optional[Tensor],
+             segments: Optional[Tensor], seed: Optional[Tensor], causal: bool, scale: float,
+             softcap: float, window_left: int, window_right: int, window_sink: int, dropout: float,
+             n_segments: int) -> blocks.Problem:
     return blocks.Problem(q, k, v, bias, sinks, gates, key_bias, alibi_slopes, mask, query_start,
                           key_length, segments, causal, scale, softcap, window_left, window_right,
                           window_sink, dropout, seed, n_segments)
@@ -256,8 +267,8 @@ def _statistics(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], sinks: 
 
 
 @_statistics.register_fake
-def _(q, k, v, bias, sinks, gates, key_bias, alibi_slopes, mask, query_start, key_length, segments,
-      seed, causal, scale, softcap, window_left, window_right, window_sink, dropout, n_segments, want):
+def _(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Any:
+    n_segments, want = options[-2:]
     p = blocks.Problem(q, k, v, n_segments=n_segments)
     return tuple(blocks.empties(p, (*_THREE, *want.split(","))))
 
@@ -278,9 +289,9 @@ def _statistics_backward(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor]
                  dropout, n_segments)
     given = dict(zip(names.split(","), grads))
     if _can_use_kernels(p) and set(given) <= set(_THREE) and key_bias is None:
-        found = core.attention_backward(
-            q, k, v, core.Attention(out=out, lse=lse, entropy=entropy),
-            **{f"grad_{name}": grad for name, grad in given.items()}, **_kernel_options(p))
+        upstream: Dict[str, Any] = {f"grad_{name}": grad for name, grad in given.items()}
+        found = core.attention_backward(q, k, v, core.Attention(out=out, lse=lse, entropy=entropy),
+                                        **upstream, **_kernel_options(p))
         total = {"q": found.dq, "k": found.dk, "v": found.dv, "sinks": found.dsinks,
                  "gates": found.dgates}
     else:
@@ -290,19 +301,20 @@ def _statistics_backward(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor]
 
 
 @_statistics_backward.register_fake
-def _(q, k, v, bias, sinks, gates, key_bias, *_options_):
+def _(q: Tensor, k: Tensor, v: Tensor, bias: Any, sinks: Any, gates: Any, key_bias: Any,
+      *_options_: Any) -> Any:
     return tuple(q.new_empty((0,)) if x is None else x.new_empty(x.shape)
                  for x in (q, k, v, bias, sinks, gates, key_bias))
 
 
-def _keep_statistics(ctx, inputs, output):
+def _keep_statistics(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.settings, ctx.want = inputs[13:21], inputs[21]
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[blocks.NAMES.index("argmax")])
     ctx.save_for_backward(*inputs[:13], *output[:3])
 
 
-def _gradient_of_statistics(ctx, *grads):
+def _gradient_of_statistics(ctx: Any, *grads: Optional[Tensor]) -> Tuple[Any, ...]:
     given = {name: grad for name, grad in zip(blocks.NAMES, grads)
              if grad is not None and name in _SMOOTH and grad.numel()}
     inputs, results = ctx.saved_tensors[:13], ctx.saved_tensors[13:]
@@ -319,12 +331,13 @@ _statistics.register_autograd(_gradient_of_statistics, setup_context=_keep_stati
 # --------------------------------------------------------------------------- attention
 
 
-def _under_autocast(*tensors: Tensor) -> Tuple[Tensor, ...]:
+def _under_autocast(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Casts to the type that autocast selects, as PyTorch's own attention does."""
-    device = tensors[0].device.type
+    device = q.device.type
     if device == "meta" or not torch.is_autocast_enabled(device):
-        return tensors
-    return tuple(x.to(torch.get_autocast_dtype(device)) for x in tensors)
+        return q, k, v
+    dtype = torch.get_autocast_dtype(device)
+    return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
 @dataclasses.dataclass
@@ -439,11 +452,11 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
                 key_length is None and alibi_slopes is None and key_bias is None and
                 set(want) <= set(_THREE) and not compiling())
     if is_plain and direct.takes(q, k, v):
-        cast = _under_autocast(q, k, v)
+        q, k, v = _under_autocast(q, k, v)
         if direct.takes_values(sinks, q) and direct.takes_values(gates, q):
             settings = (causal, 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale),
                         float(softcap or 0.0), _number(window_left), _number(window_right), window_sink)
-            rows = AttentionRows(*direct.attention(*cast, sinks, gates, settings))
+            rows = AttentionRows(*direct.attention(q, k, v, sinks, gates, settings))
             if layer is not None:
                 _tell(rows, layer, module, q, k, None, None, causal, window_left, window_right)
             return rows

@@ -54,7 +54,7 @@ class HeadlightCallback(TrainerCallback):  # type: ignore[misc]
         self._log: Optional[Callable[..., Any]] = None
         if wandb:
             try:
-                import wandb as found
+                import wandb as found  # type: ignore[import-not-found, unused-ignore]
             except ImportError as error:
                 raise ImportError("HeadlightCallback(wandb=True) needs wandb, which is not installed") from error
             self._log = found.log
@@ -163,9 +163,9 @@ def _scale(module: torch.nn.Module, factors: torch.Tensor) -> None:
             queries = factors / keys.repeat_interleave(n_heads // n_kv)
             for linear, each in ((q, queries), (k, keys)):
                 rows = each.to(linear.weight).repeat_interleave(width)
-                linear.weight *= rows[:, None]
+                linear.weight.mul_(rows[:, None])
                 if linear.bias is not None:
-                    linear.bias *= rows
+                    linear.bias.mul_(rows)
             return
     raise Error(f"{type(module).__name__}: its projections of queries and keys are not known",
                 "unsupported")
@@ -237,7 +237,8 @@ def _columns(model: Any, heads: Union[str, Sequence[str]]) -> Dict[str, List[int
     names = heads.split(",") if isinstance(heads, str) else list(heads)
     by_layer = {place.layer if isinstance(place.layer, str) else f"L{place.layer}": name
                 for name, place in places(model).items()}
-    modules, out = dict(model.named_modules()), {}
+    modules = dict(model.named_modules())
+    out: Dict[str, List[int]] = {}
     for head in names:
         layer, found, index = head.strip().partition("H")
         if layer not in by_layer or not found or not index.isdigit() or \
@@ -289,7 +290,9 @@ def prune_in_place(model: Any, heads: Union[str, Sequence[str]], *, repair: Any 
         if batches and not bool(columns.all()):
             kept = _inputs(model, child, batches)[:, ~columns]
             start = whole[name][:, ~columns].double()
-            rest = wanted[name] - kept @ start.t()
+            before = wanted[name]
+            assert before is not None
+            rest = before - kept @ start.t()
             gram = kept.t() @ kept
             gram += ridge * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
             weight[:, ~columns] = (start + torch.linalg.solve(gram, kept.t() @ rest).t()).to(weight.dtype)

@@ -31,13 +31,13 @@ import inspect
 import re
 import threading
 import weakref
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 import torch
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface
 
-from ._collect import Layer, Place, compiling
+from ._collect import Layer, Place, compiling, unwrapped
 from ._library import Error
 from .torch import AttentionMonitor, Collector, EntropyRegularizer, attention
 
@@ -46,6 +46,14 @@ __all__ = ["Attached", "AttentionMonitor", "Collector", "EntropyRegularizer", "N
 NAME = "headlight"
 
 # -------------------------------------------------------------------------- supported classes
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _remembered(function: _F) -> _F:
+    """functools.lru_cache, without its loss of the function's type."""
+    return functools.lru_cache(maxsize=None)(function)  # type: ignore[return-value]
 
 
 def _takes_attention(model_class: type) -> bool:
@@ -69,14 +77,14 @@ def refuse_class(model_class: type) -> None:
                     "unsupported")
 
 
-def _subclasses(base: type) -> Iterator[type]:
+def _subclasses(base: Any) -> Iterator[Any]:
     for child in base.__subclasses__():
         yield child
         yield from _subclasses(child)
 
 
-@functools.lru_cache(maxsize=None)
-def _refused_by_config(config_class: type) -> Optional[type]:
+@_remembered
+def _refused_by_config(config_class: Any) -> Optional[type]:
     """A model class with such a config, if no such class can use this attention."""
     classes = [one for one in _subclasses(PreTrainedModel)
                if getattr(one, "config_class", None) is config_class]
@@ -97,8 +105,9 @@ def _configs_asked(config: Any, wanted: Any) -> List[Any]:
 
 def _guard_models() -> None:
     """Makes sure that every model is checked when it is created or when its attention is changed."""
-    make = PreTrainedModel.__init__
-    change = getattr(PreTrainedModel, "set_attn_implementation", None)  # since 4.54
+    base: Any = PreTrainedModel
+    make: Any = base.__init__
+    change: Any = getattr(PreTrainedModel, "set_attn_implementation", None)  # since 4.54
     if hasattr(make, "_headlight_guard"):  # replaced already by an earlier import
         return
 
@@ -117,7 +126,7 @@ def _guard_models() -> None:
                 refuse_class(type(module))
         return change(self, attn_implementation, *rest, **named)
 
-    finish = getattr(PreTrainedModel, "post_init", None)
+    finish: Any = getattr(PreTrainedModel, "post_init", None)
 
     @functools.wraps(finish or make)
     def numbered_finish(self: Any, *rest: Any, **named: Any) -> None:
@@ -125,11 +134,11 @@ def _guard_models() -> None:
         number(self)  # the last call is that of the whole model
 
     checked_make._headlight_guard = True  # type: ignore[attr-defined]
-    PreTrainedModel.__init__ = checked_make
+    base.__init__ = checked_make
     if finish is not None:
-        PreTrainedModel.post_init = numbered_finish
+        base.post_init = numbered_finish
     if change is not None:
-        PreTrainedModel.set_attn_implementation = checked_change
+        base.set_attn_implementation = checked_change
 
 
 # ------------------------------------------------------------------- places in a model
@@ -142,8 +151,8 @@ _POOLING = re.compile(r"(^|\.)head(\.|$)|pool")  # attention that sums up a towe
 _LETTERS = {"encoder": "E", "decoder": "L", "text": "L", "vision": "V", "audio": "A"}
 
 
-@functools.lru_cache(maxsize=None)
-def _asks_for_attention(module_class: type) -> bool:
+@_remembered
+def _asks_for_attention(module_class: Any) -> bool:
     """Whether a module of this class calls the registered attention function."""
     for base in module_class.__mro__:
         if base.__module__ in ("transformers.modeling_utils", "torch.nn.modules.module"):
@@ -281,7 +290,7 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
         bias = bias[..., :key.shape[2]]
         if bias.dim() == 3:
             bias = bias[None]
-    options = dict(causal=causal, scale=scaling, softcap=softcap or 0.0, sinks=s_aux,
+    options: Dict[str, Any] = dict(causal=causal, scale=scaling, softcap=softcap or 0.0, sinks=s_aux,
                    window_left=None if sliding_window is None else sliding_window - 1,
                    window_right=None if sliding_window is None or causal else sliding_window - 1,
                    mask=mask, bias=bias, gates=getattr(module, "headlight_gates", None))
@@ -532,9 +541,10 @@ def attach(model: Any, *, example: Optional[Dict[str, Any]] = None, check: bool 
     Error that names the class or the module if the two differ, or if a module's attention is not
     measured; the model then has its own attention.
     """
+    model = unwrapped(model)
     for module in model.modules():
         if isinstance(module, PreTrainedModel):
-            refuse_class(type(module))
+            refuse_class(next(one for one in type(module).__mro__ if not one.__name__.startswith("FSDP")))
     found = places(model)
     for name, module in model.named_modules():
         if _own_attention(module) and not _POOLING.search(name) and not any(

@@ -496,7 +496,7 @@ static void put_lookback(hl_sheet *table, const hl_profile *profile, int64_t fro
         double share = hl_profile_lookback(profile, layer, head, from, to);
 
         if (!isnan(share) && !(share <= total.highest))
-            hl_head_name(most, layer, head);
+            hl_profile_head_name(most, profile, layer, head);
         add_moments(&total, (hl_moments){ .count = !isnan(share), .mean = share });
     }
     hl_sheet_put_text(table, "%s", hl_profile_type_name(profile, from));
@@ -575,7 +575,7 @@ static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
         previous += hl_profile_mean(profile, layer, head, HL_Q_PREVIOUS);
         band += hl_profile_pattern(profile, layer, head, HL_PM_BAND, false).mean;
         hl_text_addf(&members, "%s%s", members.n_bytes > 0 ? " " : "",
-                     hl_head_name(name, layer, head));
+                     hl_profile_head_name(name, profile, layer, head));
     }
     HL_NEED(hl_text_finish(&list, &members));
     int commonest = 0;
@@ -584,7 +584,8 @@ static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
     int64_t medoid = clusters->medoids[cluster];
     double  n      = (double)count;
     hl_sheet_put_ints(table, cluster, count);
-    hl_sheet_put_text(table, "%s", hl_head_name(name, medoid / n_heads, medoid % n_heads));
+    hl_sheet_put_text(table, "%s",
+                      hl_profile_head_name(name, profile, medoid / n_heads, medoid % n_heads));
     hl_sheet_put_text(table, "%s", hl_head_kind_name((hl_head_kind)commonest));
     hl_sheet_put_reals(table, normalized / n, first / n, previous / n, band / n);
     hl_sheet_put_text(table, "%s", list);
@@ -716,6 +717,7 @@ hl_status hl_analyze(hl_sheet **out, const hl_profile *profile, const char *name
         if (strcmp(name, analyses[i].name) != 0)
             continue;
         HL_NEED(hl_sheet_new(&table, analyses[i].name, analyses[i].title, analyses[i].columns));
+        hl_sheet_name_layers(table, hl_profile_setting(profile, "layers"));
         HL_NEED(analyses[i].fill(table, profile, options != NULL ? options : &defaults));
         /* Every table ends with what it was measured on. */
         if (context != NULL)

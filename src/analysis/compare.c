@@ -242,7 +242,7 @@ static hl_status fill_metrics(hl_sheet *table, two_profiles *two)
             change += fabs(difference);
             if (isnan(most) || fabs(difference) > fabs(most)) {
                 most = difference;
-                hl_head_name(name, layer, head);
+                hl_profile_head_name(name, two->a, layer, head);
             }
         }
         hl_sheet_put_text(table, "%s", metric_names[metric]);
@@ -654,6 +654,7 @@ hl_status hl_compare(hl_comparison **out, const hl_profile *a, const hl_profile 
         hl_sheet **table = table_of(result, i);
 
         HL_NEED(hl_sheet_new(table, tables[i].name, tables[i].title, tables[i].columns));
+        hl_sheet_name_layers(*table, hl_profile_setting(a, "layers"));
         HL_NEED(tables[i].fill(*table, &two));
         HL_NEED(hl_sheet_finish(*table));
     }

@@ -302,16 +302,18 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
             idlest = layer;
         }
     }
+    char name[HL_HEAD_NAME_BYTES];
     hl_text_addf(&e->finding, "range %.4f over %lld layers, standard error per layer %.4f",
                  shape->range, (long long)shape->n_measured, shape->error);
     if (shape->minimum >= 0)
-        hl_text_addf(&e->finding, "; lowest in layer %lld", (long long)shape->minimum);
+        hl_text_addf(&e->finding, "; lowest in layer %s",
+                     hl_layer_word(name, e->profile, shape->minimum));
     hl_text_addf(&e->finding, "; shape: %s", hl_shape_name(shape->kind));
     if (!isnan(shape->spearman))
         hl_text_addf(&e->against, "Rank correlation with depth %.2f. ", shape->spearman);
     if (idlest >= 0)
-        hl_text_addf(&e->against, "Least block influence: %.3f in layer %lld.", least,
-                     (long long)idlest);
+        hl_text_addf(&e->against, "Least block influence: %.3f in layer %s.", least,
+                     hl_layer_word(name, e->profile, idlest));
     else
         hl_text_addf(&e->against, "Block influence was not measured.");
 }

@@ -19,11 +19,13 @@ static void ask_for_ablation(hl_examination *e)
 {
     enum { NAMED = 4 };
     const hl_diagnosis *result = e->result;
+    char                name[HL_HEAD_NAME_BYTES];
 
     hl_text_addf(&e->measure, "the loss with them disabled: headlight eval --off ");
     for (int64_t i = 0; i < result->n_heads && i < NAMED; i++)
-        hl_text_addf(&e->measure, "%sL%lldH%lld", i > 0 ? "," : "",
-                     (long long)result->heads[i].layer, (long long)result->heads[i].head);
+        hl_text_addf(
+            &e->measure, "%s%s", i > 0 ? "," : "",
+            hl_profile_head_name(name, e->profile, result->heads[i].layer, result->heads[i].head));
 }
 
 /* -------------------------------------------------------------- alike heads */
@@ -58,6 +60,7 @@ static hl_status list_pairs(pair_count *out, hl_examination *e, alike kind, bool
     HL_EACH_HEAD(e->profile, layer, b)
     {
         for (int64_t a = 0; a < b; a++) {
+            char   name[HL_HEAD_NAME_BYTES];
             double all    = hl_profile_similarity(e->profile, layer, a, b);
             double beside = hl_similarity_in_common(e->profile, layer, a, b);
 
@@ -69,9 +72,9 @@ static hl_status list_pairs(pair_count *out, hl_examination *e, alike kind, bool
             if (kind == ALIKE_TWINS ? beside < limit : all < limit || beside >= limit)
                 continue;
             if (out->n_alike++ < SAID && said)
-                hl_text_addf(&e->finding, "%sL%lldH%lld and H%lld (%.3f)",
-                             out->n_alike > 1 ? ", " : "", (long long)layer, (long long)a,
-                             (long long)b, kind == ALIKE_TWINS ? beside : all);
+                hl_text_addf(&e->finding, "%s%s and H%lld (%.3f)", out->n_alike > 1 ? ", " : "",
+                             hl_profile_head_name(name, e->profile, layer, a), (long long)b,
+                             kind == ALIKE_TWINS ? beside : all);
             HL_NEED(hl_shown_by_add(e->result, layer, weaker(e->profile, layer, a, b),
                                     kind == ALIKE_TWINS ? beside : all));
         }
@@ -127,11 +130,12 @@ static hl_status add_screen(hl_examination *e)
             where = layer;
         }
     }
+    char name[HL_HEAD_NAME_BYTES];
     if (where >= 0)
         hl_text_addf(&e->against,
-                     "The heads of layer %lld differ least: standard deviation %.4f of their "
+                     "The heads of layer %s differ least: standard deviation %.4f of their "
                      "normalized entropies.",
-                     (long long)where, least);
+                     hl_layer_word(name, e->profile, where), least);
     return HL_OK;
 }
 
@@ -347,9 +351,10 @@ hl_status hl_diagnose_broken(hl_examination *e)
     if (result->n_heads > 0) {
         const hl_shown_by *at       = &result->heads[0];
         int64_t            document = 0, token = 0;
+        char               name[HL_HEAD_NAME_BYTES];
 
-        hl_text_addf(&e->finding, "; L%lldH%lld: %.0f rows", (long long)at->layer,
-                     (long long)at->head, at->value);
+        hl_text_addf(&e->finding, "; %s: %.0f rows",
+                     hl_profile_head_name(name, e->profile, at->layer, at->head), at->value);
         if (hl_profile_broken_place(&document, &token, e->profile, at->layer, at->head))
             hl_text_addf(&e->finding, ", the first in document %lld at token %lld",
                          (long long)document, (long long)token);

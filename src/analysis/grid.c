@@ -16,12 +16,6 @@ enum { MAX_DIGITS = 9 };      /* most digits of a layer's or a head's number */
 
 /* -------------------------------------------------------------------- heads */
 
-const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t head)
-{
-    snprintf(room, HL_HEAD_NAME_BYTES, "L%lldH%lld", (long long)layer, (long long)head);
-    return room;
-}
-
 /* Reads a letter and digits from *word on; returns false if they are not there. */
 static bool read_number(int64_t *out, const char **word, const char *end, char letter)
 {
@@ -47,6 +41,40 @@ bool hl_head_read(hl_head *out, const char *word, size_t n_bytes)
     if (!read_number(&out->layer, &at, end, 'L'))
         return false;
     return at == end || (read_number(&out->head, &at, end, 'H') && at == end);
+}
+
+bool hl_profile_head_find(hl_head *out, const hl_profile *profile, const char *word, size_t n_bytes)
+{
+    static const char sets[] = "LEXVA";
+    char              name[HL_HEAD_NAME_BYTES];
+    hl_head           named = { 0, -1 };
+
+    *out = named;
+    for (const char *letter = sets; *letter != '\0'; letter++) {
+        const char *at = word, *end = word + n_bytes;
+
+        named.head = -1;
+        if (!read_number(&named.layer, &at, end, *letter) ||
+            (at != end && (!read_number(&named.head, &at, end, 'H') || at != end)))
+            continue;
+        snprintf(name, sizeof name, "%c%lld", *letter, (long long)named.layer);
+        for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
+            char room[HL_HEAD_NAME_BYTES];
+
+            if (strcmp(hl_profile_head_name(room, profile, layer, -1), name) != 0)
+                continue;
+            *out = (hl_head){ layer, named.head };
+            return named.head < hl_profile_heads_of(profile, layer);
+        }
+    }
+    return false;
+}
+
+const char *hl_layer_word(char room[HL_HEAD_NAME_BYTES], const hl_profile *profile, int64_t layer)
+{
+    bool has_sets = hl_profile_setting(profile, "layers") != NULL;
+
+    return hl_profile_head_name(room, profile, layer, -1) + (has_sets ? 0 : 1);
 }
 
 bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key)

@@ -12,10 +12,8 @@
 #include "headlight/profile.h"
 #include "stats/profile.h"
 
-enum { HL_HEAD_NAME_BYTES = 48 };
-
-/* Writes a name such as "L5H3"; returns `room`. */
-const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t head);
+/* "3"; in a profile with several sets of heads "E3". */
+const char *hl_layer_word(char room[HL_HEAD_NAME_BYTES], const hl_profile *profile, int64_t layer);
 
 /* Where a profile holds a number of a head. */
 typedef enum hl_number_from {

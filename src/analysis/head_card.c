@@ -164,6 +164,7 @@ hl_status hl_head_card_new(hl_head_card **out, const hl_profile *profile, int64_
     HL_NEED(hl_sheet_finish(card->positions));
     HL_NEED(hl_sheet_new(&card->similar, "similar", "Most similar heads of the layer",
                          "layer:i head:i similarity:3 type:t"));
+    hl_sheet_name_layers(card->similar, hl_profile_setting(profile, "layers"));
     HL_NEED(fill_similar(card->similar, profile, layer, head));
     HL_NEED(hl_sheet_finish(card->similar));
     *out = hl_taken(&card);

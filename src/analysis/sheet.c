@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "stats/profile.h"
 
 enum { PAGE_WIDTH = 80, LEAST_WRAP = 24, GAP = 2 };
 
@@ -57,6 +58,7 @@ struct hl_sheet {
     size_t        room;
     sheet_fact   *facts; /* (n_facts) */
     int64_t       n_facts;
+    char         *layers; /* names of layers, separated by spaces; NULL: numbers */
     hl_status     status; /* first error */
 };
 
@@ -122,9 +124,25 @@ void hl_sheet_free(hl_sheet *table)
     }
     hl_free(table->columns);
     hl_free(table->names);
+    hl_free(table->layers);
     hl_free(table->cells);
     hl_free(table->facts);
     hl_free(table);
+}
+
+void hl_sheet_name_layers(hl_sheet *table, const char *layers)
+{
+    if (layers != NULL && table->layers == NULL && table->status == HL_OK)
+        table->status = hl_strdup(&table->layers, layers);
+}
+
+/* The name of a cell's layer; NULL if it holds none, or if layers have numbers only. */
+static const char *layer_name(char room[HL_HEAD_NAME_BYTES], const hl_sheet *table,
+                              const sheet_cell *cell, const sheet_column *column)
+{
+    if (table->layers == NULL || cell->whole == HL_NO_INT || strcmp(column->name, "layer") != 0)
+        return NULL;
+    return hl_head_name_among(room, table->layers, cell->whole, -1);
 }
 
 /* ------------------------------------------------------------------ filling */
@@ -426,7 +444,8 @@ static void end_line(hl_text *text)
 }
 
 /* Returns a cell as text for people, borrowed from the table or from `room`. */
-static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row, int64_t column)
+static const char *plain_cell(char room[HL_HEAD_NAME_BYTES], const hl_sheet *table, int64_t row,
+                              int64_t column)
 {
     const sheet_cell   *cell = cell_at(table, row, column);
     const sheet_column *kind = &table->columns[column];
@@ -440,7 +459,8 @@ static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row,
     case HL_COLUMN_INT:
         if (cell->whole == HL_NO_INT)
             return "-";
-        snprintf(room, 32, "%lld", (long long)cell->whole);
+        if (layer_name(room, table, cell, kind) == NULL)
+            snprintf(room, HL_HEAD_NAME_BYTES, "%lld", (long long)cell->whole);
         return room;
     default:
         if (isnan(cell->real))
@@ -497,7 +517,7 @@ static void add_line(hl_text *out, const hl_sheet *table, const int64_t *widths,
     int64_t start = 0;
 
     for (int64_t column = 0; column < table->n_shown; column++) {
-        char        room[32];
+        char        room[HL_HEAD_NAME_BYTES];
         const char *text =
             row < 0 ? table->columns[column].name : plain_cell(room, table, row, column);
         int64_t space = widths[column] - text_width(text);
@@ -528,7 +548,7 @@ static void add_facts(hl_text *out, const hl_sheet *table)
         hl_text_add(out, "\n", 1);
     for (int64_t i = 0; i < table->n_facts; i++) {
         const sheet_fact *fact = &table->facts[i];
-        char              room[32];
+        char              room[HL_HEAD_NAME_BYTES];
 
         hl_text_addf(out, "%s", fact->name);
         pad(out, longest - text_width(fact->name) + GAP);
@@ -555,7 +575,7 @@ static hl_status write_text(hl_text *out, const hl_sheet *table)
     for (int64_t column = 0; column < table->n_shown; column++) {
         widths[column] = text_width(table->columns[column].name);
         for (int64_t row = 0; row < n_rows; row++) {
-            char    room[32];
+            char    room[HL_HEAD_NAME_BYTES];
             int64_t width = text_width(plain_cell(room, table, row, column));
 
             widths[column] = width > widths[column] ? width : widths[column];
@@ -606,6 +626,7 @@ static void add_quoted(hl_text *out, const char *text)
 static void add_csv_cell(hl_text *out, const hl_sheet *table, int64_t row, int64_t column)
 {
     const sheet_cell *cell = cell_at(table, row, column);
+    char              room[HL_HEAD_NAME_BYTES];
 
     switch (table->columns[column].type) {
     case HL_COLUMN_TEXT:
@@ -616,7 +637,9 @@ static void add_csv_cell(hl_text *out, const hl_sheet *table, int64_t row, int64
         hl_text_addf(out, "%s", cell->whole != 0 ? "true" : "false");
         break;
     case HL_COLUMN_INT:
-        if (cell->whole != HL_NO_INT)
+        if (layer_name(room, table, cell, &table->columns[column]) != NULL)
+            hl_text_addf(out, "%s", room);
+        else if (cell->whole != HL_NO_INT)
             hl_text_addf(out, "%lld", (long long)cell->whole);
         break;
     case HL_COLUMN_REAL:
@@ -688,9 +711,15 @@ static hl_status write_json(hl_text *out, const hl_sheet *table)
                                                  : hl_json_number(table->facts[i].number));
     for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
         json_t *object = json_object();
+        char    room[HL_HEAD_NAME_BYTES];
 
-        for (int64_t column = 0; column < table->n_columns; column++)
+        for (int64_t column = 0; column < table->n_columns; column++) {
             hl_json_put(&object, table->columns[column].name, json_cell(table, row, column));
+            if (table->columns[column].type == HL_COLUMN_INT &&
+                layer_name(room, table, cell_at(table, row, column), &table->columns[column]) !=
+                    NULL)
+                hl_json_put(&object, "layer_name", json_string(room));
+        }
         hl_json_add(&rows, object);
     }
     json_auto_t   *root = json_pack("{s:s, s:s, s:o, s:o}", "table", table->name, "title",

@@ -20,9 +20,10 @@ enum { SHOWS_BYTES = sizeof((hl_summary_part *)0)->shows };
 /* ------------------------------------------------------------------------ parts */
 
 typedef struct writing {
-    hl_summary *summary;
-    int         sentence;
-    hl_status   status; /* the first failure */
+    hl_summary       *summary;
+    const hl_profile *profile;
+    int               sentence;
+    hl_status         status; /* the first failure */
 } writing;
 
 /* Adds a part whose evidence is `shows`; "": it claims nothing by itself. */
@@ -44,12 +45,6 @@ __attribute__((format(printf, 3, 4))) static void say(writing *w, const char *sh
     snprintf(part->shows, sizeof part->shows, "%s", shows);
     w->status = hl_strdup(&part->text, text);
     w->summary->n_parts += w->status == HL_OK;
-}
-
-static const char *head_name(char room[SHOWS_BYTES], int64_t layer, int64_t head)
-{
-    snprintf(room, SHOWS_BYTES, "L%lldH%lld", (long long)layer, (long long)head);
-    return room;
 }
 
 /* ----------------------------------------------------------------------- layers */
@@ -100,36 +95,39 @@ static int64_t highest_layer(const hl_layer_profile *layers)
     return best;
 }
 
-static void name_layers(char room[SHOWS_BYTES], int64_t first, int64_t last)
+static void name_layers(char room[SHOWS_BYTES], const hl_profile *profile, int64_t first,
+                        int64_t last)
 {
-    if (first == last)
-        snprintf(room, SHOWS_BYTES, "L%lld", (long long)first);
-    else
-        snprintf(room, SHOWS_BYTES, "L%lld-L%lld", (long long)first, (long long)last);
+    char begin[HL_HEAD_NAME_BYTES], end[HL_HEAD_NAME_BYTES];
+
+    hl_profile_head_name(begin, profile, first, -1);
+    hl_profile_head_name(end, profile, last, -1);
+    snprintf(room, SHOWS_BYTES, "%.12s%s%.12s", begin, first == last ? "" : "-",
+             first == last ? "" : end);
 }
 
 static void say_focused_layers(writing *w, const hl_layer_profile *layers, const char *what,
                                const char *unit)
 {
-    char    shows[SHOWS_BYTES];
+    char    shows[SHOWS_BYTES], one[HL_HEAD_NAME_BYTES], other[HL_HEAD_NAME_BYTES];
     int64_t first, last, top = highest_layer(layers);
     double  low = layers->means[layers->shape.minimum], high = low;
 
     find_focused(&first, &last, layers);
     for (int64_t i = first; i <= last; i++)
         high = fmax(high, layers->means[i]);
-    name_layers(shows, first, last);
+    name_layers(shows, w->profile, first, last);
     if (first == last)
-        say(w, shows, "Layer %lld is the most focused", (long long)first);
+        say(w, shows, "Layer %s is the most focused", hl_layer_word(one, w->profile, first));
     else
-        say(w, shows, "Layers %lld\u2013%lld are the most focused", (long long)first,
-            (long long)last);
+        say(w, shows, "Layers %s\u2013%s are the most focused",
+            hl_layer_word(one, w->profile, first), hl_layer_word(other, w->profile, last));
     say(w, "", ": %s %.2f", what, low);
     if (last > first)
         say(w, "", " to %.2f", high);
     say(w, "", "%s; the most diffuse is ", unit);
-    name_layers(shows, top, top);
-    say(w, shows, "layer %lld", (long long)top);
+    name_layers(shows, w->profile, top, top);
+    say(w, shows, "layer %s", hl_layer_word(one, w->profile, top));
     say(w, "", " with %.2f.", layers->means[top]);
 }
 
@@ -158,7 +156,7 @@ static hl_status say_layers(writing *w, const hl_profile *profile)
     double                low    = of->means[shape->minimum];
     bool                  unsure = !isnan(shape->error) && shape->range < flat * shape->error;
 
-    name_layers(all, 0, of->n_layers - 1);
+    name_layers(all, w->profile, 0, of->n_layers - 1);
     if (of->n_layers == 1)
         say(w, all, "The only layer has a mean %s of %.2f%s.", what, low, unit);
     else if (shape->flat || unsure) {
@@ -238,7 +236,7 @@ static void say_heads(writing *w, const hl_profile *profile)
     best_head   best[HL_N_HEAD_KINDS], focused;
     const char *what     = "normalized entropy";
     hl_quantity quantity = HL_Q_NORMALIZED;
-    char        name[SHOWS_BYTES], deed_name[SHOWS_BYTES];
+    char        name[HL_HEAD_NAME_BYTES], deed_name[HL_HEAD_NAME_BYTES];
     int64_t     n_heads = 0;
 
     find_heads(best, &focused, profile, quantity);
@@ -255,7 +253,7 @@ static void say_heads(writing *w, const hl_profile *profile)
     bool             one = false; /* the deed is that of the head named first */
     w->sentence++;
     if (3 * sink->n >= n_heads) {
-        head_name(name, sink->layer, sink->head);
+        hl_profile_head_name(name, w->profile, sink->layer, sink->head);
         say(w, "type sink", "%lld of %lld heads rest on the first token", (long long)sink->n,
             (long long)n_heads);
         say(w, "", ", most of all ");
@@ -263,14 +261,15 @@ static void say_heads(writing *w, const hl_profile *profile)
         say(w, "", " with %.0f%%", 100.0 * sink->type.value);
     } else {
         one = deed != NULL && deed->layer == focused.layer && deed->head == focused.head;
-        head_name(name, focused.layer, focused.head);
+        hl_profile_head_name(name, w->profile, focused.layer, focused.head);
         say(w, name, "%s is the most focused head", name);
         say(w, "", " (%s%s%s %.2f)", one ? "" : hl_head_kind_name(focused.type.kind),
             one ? "" : ", ", what, hl_profile_mean(profile, focused.layer, focused.head, quantity));
     }
     say(w, "", deed == NULL ? "." : one ? " and " : "; ");
     if (deed != NULL)
-        say_deed(w, deed, one ? "" : head_name(deed_name, deed->layer, deed->head));
+        say_deed(w, deed,
+                 one ? "" : hl_profile_head_name(deed_name, w->profile, deed->layer, deed->head));
 }
 
 /* ----------------------------------------------------------------------- checks */
@@ -322,7 +321,7 @@ hl_status hl_summary_new(hl_summary **out, const hl_profile *profile, const hl_d
     HL_NEED(HL_ALLOC_ZEROED(&summary, 1));
     if (found == NULL)
         HL_NEED(hl_diagnose(&own, profile, NULL, NULL));
-    writing w = { .summary = summary };
+    writing w = { .summary = summary, .profile = profile };
     HL_NEED(say_layers(&w, profile));
     say_heads(&w, profile);
     say_checks(&w, found != NULL ? found : own);

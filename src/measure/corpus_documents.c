@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "tokenize/jinja.h"
 
 #define STEP 256 /* number of characters between two remembered places */
 
@@ -107,51 +108,58 @@ done:
 
 /* ------------------------------------------------------------ records: chats */
 
-/* Copies the content of a message as one string, which the caller owns. */
-static hl_status read_content(char **out, const json_t *content, size_t message, const char *where)
+/* What a message holds beside a text: white space between members does not count. */
+static hl_status check_content(const json_t *content, size_t message, const char *where)
 {
-    HL_SCOPED(hl_text_free) hl_text text = { 0 };
-
-    if (json_is_string(content))
-        return hl_strdup(out, json_string_value(content));
-    if (content != NULL && !json_is_null(content) && !json_is_array(content))
+    if (content != NULL && !json_is_null(content) && !json_is_string(content) &&
+        !json_is_array(content))
         return hl_fail(HL_BAD_INPUT, "%s: message %zu: 'content' is %s, wanted a string", where,
                        message, hl_json_kind(content));
     for (size_t i = 0; i < json_array_size(content); i++) {
-        const json_t *inner = json_object_get(json_array_get(content, i), "text");
-        if (!json_is_string(inner))
+        if (!json_is_string(json_object_get(json_array_get(content, i), "text")))
             return hl_fail(HL_UNSUPPORTED, "%s: message %zu: a part of its content is not text",
                            where, message);
-        hl_text_add(&text, json_string_value(inner), json_string_length(inner));
     }
-    return hl_text_finish(out, &text);
+    return HL_OK;
 }
 
-static hl_status parse_message(hl_record *record, const json_t *value, const char *where)
+static hl_status check_message(hl_record *record, const json_t *value, size_t index,
+                               const char *where)
 {
-    size_t         index   = record->n_messages;
-    HL_FREED char *content = NULL;
-
     if (!json_is_object(value))
         return hl_fail(HL_BAD_INPUT, "%s: message %zu is %s, wanted an object", where, index,
                        hl_json_kind(value));
     const char *role = json_string_value(json_object_get(value, "role"));
     if (role == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: message %zu has no 'role'", where, index);
-    HL_NEED(read_content(&content, json_object_get(value, "content"), index, where));
-    record->messages[record->n_messages++] = (hl_chat_message){ role, content };
-    content                                = NULL;
-    return HL_OK;
+    record->has_tool = record->has_tool || hl_chat_role_of(role) == HL_ROLE_TOOL;
+    return check_content(json_object_get(value, "content"), index, where);
 }
 
 static hl_status parse_messages(hl_record *record, const json_t *messages, const char *where)
 {
     if (json_object_get(record->value, "spans") != NULL)
         return hl_fail(HL_UNSUPPORTED, "%s: 'spans' are of a text, and this is a chat", where);
-    HL_NEED(HL_ALLOC_ZEROED(&record->messages, json_array_size(messages)));
     for (size_t i = 0; i < json_array_size(messages); i++)
-        HL_NEED(parse_message(record, json_array_get(messages, i), where));
+        HL_NEED(check_message(record, json_array_get(messages, i), i, where));
+    record->chat = messages;
     return HL_OK;
+}
+
+hl_status hl_record_variables(json_t **out, const hl_record *record)
+{
+    static const char *const names[]   = { "tools", "documents" };
+    json_t                  *kwargs    = json_object_get(record->value, "chat_template_kwargs");
+    json_t                  *variables = json_is_object(kwargs) ? json_copy(kwargs) : json_object();
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *value = json_object_get(record->value, names[i]);
+        if (value != NULL)
+            hl_json_put(&variables, names[i], json_incref(value));
+    }
+    *out = variables;
+    return variables != NULL ? HL_OK
+                             : hl_fail(HL_NO_MEMORY, "no memory for a template's variables");
 }
 
 /* --------------------------------------------------------- records: the line */
@@ -192,35 +200,69 @@ hl_status hl_record_parse(hl_record *out, hl_bytes line, const char *field, cons
 
 void hl_record_free(hl_record *record)
 {
-    for (size_t i = 0; i < record->n_messages; i++)
-        hl_free((void *)record->messages[i].content);
-    hl_free(record->messages);
     hl_free(record->spans);
     json_decref(record->value);
     *record = (hl_record){ 0 };
 }
 
-uint64_t hl_record_hash(const hl_record *record)
+/* Adds the text of a message.  Messages with nothing but a role and a text are hashed by these two;
+ * other members count as compact JSON with sorted keys. */
+static size_t add_message(hl_hasher *hasher, const json_t *message)
 {
-    hl_hasher hasher;
+    const char    *role    = json_string_value(json_object_get(message, "role"));
+    const json_t  *value   = json_object_get(message, "content");
+    const char    *content = json_string_value(value);
+    HL_FREED char *all     = NULL;
+    size_t         n_bytes = 0;
 
-    if (record->text.data != NULL)
-        return hl_hash(record->text.data, record->text.n_bytes, 0);
+    hl_hash_add(hasher, role, strlen(role) + 1);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *part = json_object_get(json_array_get(value, i), "text");
+        hl_hash_add(hasher, json_string_value(part), json_string_length(part));
+        n_bytes += json_string_length(part);
+    }
+    if (content != NULL)
+        hl_hash_add(hasher, content, strlen(content));
+    hl_hash_add(hasher, "", 1);
+    n_bytes += content != NULL ? strlen(content) : 0;
+    if (json_object_size(message) > 2 &&
+        (all = hl_json_dump(message, JSON_COMPACT | JSON_SORT_KEYS)) != NULL) {
+        hl_hash_add(hasher, all, strlen(all));
+        n_bytes += strlen(all);
+    }
+    return n_bytes;
+}
+
+static uint64_t hash_chat(size_t *n_bytes, const hl_record *record)
+{
+    hl_hasher                      hasher;
+    HL_CLOSED(json_decref) json_t *variables = NULL;
+
+    *n_bytes = 0;
     hl_hash_start(&hasher, 1);
-    for (size_t i = 0; i < record->n_messages; i++) {
-        const hl_chat_message *message = &record->messages[i];
-        hl_hash_add(&hasher, message->role, strlen(message->role) + 1);
-        hl_hash_add(&hasher, message->content, strlen(message->content) + 1);
+    for (size_t i = 0; i < json_array_size(record->chat); i++)
+        *n_bytes += add_message(&hasher, json_array_get(record->chat, i));
+    if (hl_record_variables(&variables, record) == HL_OK && json_object_size(variables) > 0) {
+        HL_FREED char *text = hl_json_dump(variables, JSON_COMPACT | JSON_SORT_KEYS);
+        hl_hash_add(&hasher, text != NULL ? text : "", text != NULL ? strlen(text) : 0);
     }
     return hl_hash_end(&hasher);
+}
+
+uint64_t hl_record_hash(const hl_record *record)
+{
+    size_t n_bytes = 0;
+
+    return record->chat != NULL ? hash_chat(&n_bytes, record)
+                                : hl_hash(record->text.data, record->text.n_bytes, 0);
 }
 
 size_t hl_record_bytes(const hl_record *record)
 {
     size_t n_bytes = record->text.n_bytes;
 
-    for (size_t i = 0; i < record->n_messages; i++)
-        n_bytes += strlen(record->messages[i].content);
+    if (record->chat != NULL)
+        (void)hash_chat(&n_bytes, record);
     return n_bytes;
 }
 
@@ -372,7 +414,9 @@ static hl_status add_line(hl_documents *documents, hl_types *types, const hl_lin
     HL_NEED(hl_record_parse(&record, line->bytes, field, where));
     for (size_t i = 0; i < record.n_spans; i++)
         HL_NEED(hl_types_need(types, record.spans[i].type, where));
-    types->has_chat      = types->has_chat || record.n_messages > 0;
+    types->has_chat = types->has_chat || record.chat != NULL;
+    if (record.has_tool)
+        HL_NEED(hl_types_need(types, "tool", where));
     hl_document document = { .at       = line->at,
                              .n_stored = line->bytes.n_bytes,
                              .n_bytes  = hl_record_bytes(&record),

@@ -141,7 +141,9 @@ hl_status hl_types_mark(uint8_t *marks, const hl_types *types, hl_matcher *match
  *     {"text": "...", "spans": [{"start": 0, "end": 9, "type": "question"}]}
  *     {"messages": [{"role": "user", "content": "..."}, ...]}
  *
- * A message's content is a string, null, or an array of parts { "type": "text", "text" }. */
+ * A message's content is a string, null, or an array of parts { "type": "text", "text" }; its other
+ * members reach the chat template, too, and so do the line's `tools`, `documents` and
+ * `chat_template_kwargs`. */
 
 typedef struct hl_record_span {
     hl_span     span; /* bytes of the text */
@@ -149,19 +151,23 @@ typedef struct hl_record_span {
 } hl_record_span;
 
 typedef struct hl_record {
-    json_t          *value;
-    hl_bytes         text; /* data is NULL for a chat */
-    hl_record_span  *spans;
-    size_t           n_spans;
-    hl_chat_message *messages; /* contents are owned; roles are borrowed from `value` */
-    size_t           n_messages;
+    json_t         *value;
+    hl_bytes        text; /* data is NULL for a chat */
+    hl_record_span *spans;
+    size_t          n_spans;
+    const json_t   *chat;     /* the messages, borrowed from `value`; NULL for a text */
+    bool            has_tool; /* a message has the role of a tool */
 } hl_record;
 
 /* `field` as in hl_corpus_options; `where` names the line in messages. */
 hl_status hl_record_parse(hl_record *out, hl_bytes line, const char *field, const char *where);
 void      hl_record_free(hl_record *record);
 
-/* Hash of the text, or of the messages' roles and contents. */
+/* The variables of a chat's template: the line's `tools`, `documents` and members of
+ * `chat_template_kwargs`; NULL if there are none.  The caller releases them. */
+hl_status hl_record_variables(json_t **out, const hl_record *record);
+
+/* Hash of the text, or of the messages and variables. */
 uint64_t hl_record_hash(const hl_record *record);
 /* Number of bytes of the text, or of the messages' contents. */
 size_t hl_record_bytes(const hl_record *record);

@@ -291,20 +291,26 @@ static size_t skip_beginning(hl_token_reader *reader, const hl_encoding *coded)
     return n;
 }
 
+/* The date that templates write: a profile may not depend on the day that it is made.  26 July 2024
+ * is what templates of Llama 3 write where they cannot ask. */
+#define FIXED_NOW 1721952000
+
 static hl_status next_chat(hl_token_reader *reader)
 {
-    static const char *const names[] = { "special", "system", "user", "assistant" };
-    hl_status                status  = HL_OK;
-    const hl_corpus         *corpus  = reader->corpus;
-    hl_chat                 *chat    = NULL;
-    hl_encoding             *coded   = NULL;
-    hl_chat_options          options = { .no_prompt = true };
-    hl_encode_options        encode  = corpus->encoding;
+    static const char *const names[]   = { "special", "system", "user", "assistant", "tool" };
+    hl_status                status    = HL_OK;
+    const hl_corpus         *corpus    = reader->corpus;
+    hl_chat                 *chat      = NULL;
+    hl_encoding             *coded     = NULL;
+    json_t                  *variables = NULL;
+    hl_chat_options          options   = { .no_prompt = true, .now = FIXED_NOW };
+    hl_encode_options        encode    = corpus->encoding;
 
     encode.plain  = false; /* a template writes its special tokens as text */
     reader->state = READER_END;
-    HL_TRY(hl_chat_render(&chat, corpus->tokenizer, reader->record.messages,
-                          reader->record.n_messages, &options));
+    HL_TRY(hl_record_variables(&variables, &reader->record));
+    HL_TRY(
+        hl_chat_render_values(&chat, corpus->tokenizer, reader->record.chat, variables, &options));
     HL_TRY(hl_chat_encode(&coded, corpus->tokenizer, chat, &encode));
     HL_TRY(clear_output(reader, coded->n_tokens));
     HL_TRY(mark_text(reader, chat->text, chat->n_bytes, 0));
@@ -320,6 +326,7 @@ done:
         hl_fail_within(status, "%s", reader->name);
     hl_encoding_free(coded);
     hl_chat_free(chat);
+    json_decref(variables);
     return status;
 }
 

@@ -74,11 +74,11 @@ static hl_status render(char **text, char **refusal, const chat_file *file,
     HL_SCOPED(hl_jinja_page_free) hl_jinja_page page = { 0 };
 
     hl_jinja_input input = {
-        .messages  = json_object_get(conversation, "messages"),
-        .variables = json_object_get(conversation, "options"),
-        .bos       = { "<s>", 3 },
-        .eos       = { "</s>", 4 },
-        .now       = &stored_now,
+        .messages                = json_object_get(conversation, "messages"),
+        .variables               = json_object_get(conversation, "options"),
+        .special[HL_SPECIAL_BOS] = { "<s>", 3 },
+        .special[HL_SPECIAL_EOS] = { "</s>", 4 },
+        .now                     = &stored_now,
         .add_generation_prompt =
             json_is_true(json_object_get(conversation, "add_generation_prompt")),
     };

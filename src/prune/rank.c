@@ -18,6 +18,7 @@
 #include "model/model.h"
 #include "prune/gates.h"
 #include "prune/rank_parts.h"
+#include "stats/profile.h"
 
 typedef struct ranker_spec {
     const char *name;
@@ -351,6 +352,8 @@ hl_status hl_rank(hl_ranking **out, hl_ranker ranker, const hl_rank_inputs *inpu
     ranking->highest_first = options->order == HL_ORDER_DEFAULT
                                  ? rankers[ranker].highest_first
                                  : options->order == HL_ORDER_HIGHEST;
+    if (inputs->profile != NULL && hl_profile_setting(inputs->profile, "layers") != NULL)
+        HL_NEED(hl_strdup(&ranking->layers, hl_profile_setting(inputs->profile, "layers")));
     HL_NEED(list_heads(ranking, inputs));
     HL_NEED(score_heads(ranking, inputs, options->seed));
     HL_NEED(check_scores(ranking));
@@ -369,6 +372,7 @@ void hl_ranking_free(hl_ranking *ranking)
     hl_free(ranking->heads);
     hl_free(ranking->groups);
     hl_free(ranking->places);
+    hl_free(ranking->layers);
     hl_free(ranking);
 }
 
@@ -618,6 +622,7 @@ static void put_place(hl_sheet *table, const hl_rank_place *place)
 hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count)
 {
     hl_sheet *table = NULL;
+    char      name[HL_HEAD_NAME_BYTES];
 
     *out = NULL;
     HL_NEED(hl_sheet_new(&table, "ranking", "Heads in pruning order",
@@ -631,7 +636,8 @@ hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t co
         const hl_ranked *head = &ranking->heads[i];
 
         hl_sheet_put_int(table, i + 1);
-        hl_sheet_put_text(table, "L%lldH%lld", (long long)head->layer, (long long)head->head);
+        hl_sheet_put_text(table, "%s",
+                          hl_head_name_among(name, ranking->layers, head->layer, head->head));
         hl_sheet_put_int(table, head->layer);
         hl_sheet_put_int(table, head->head);
         hl_sheet_put_real(table, head->score);

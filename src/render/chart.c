@@ -291,7 +291,7 @@ static void draw_strip(const hl_chart *chart, const hl_diagnosis_marks *marks)
     hl_canvas             *canvas = chart->figure->canvas;
     hl_text_style          style = hl_figure_small(chart->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
     double                 width = fmin(0.72 * chart->box.width / (double)chart->n, 40.0);
-    char                   title[96];
+    char                   title[96], name[HL_HEAD_NAME_BYTES];
 
     for (int i = 0; marks != NULL && i < marks->n_rows; i++) {
         double y = chart->box.y + chart->box.height + MARKS_ABOVE + MARKS_LINE * (i + 0.5);
@@ -299,8 +299,8 @@ static void draw_strip(const hl_chart *chart, const hl_diagnosis_marks *marks)
             double share = marks->shares[i * marks->n_layers + layer];
             if (share <= 0.0)
                 continue;
-            snprintf(title, sizeof title, "%s: %.0f%% of layer %lld", marks->names[i],
-                     100.0 * share, (long long)layer);
+            snprintf(title, sizeof title, "%s: %.0f%% of layer %s", marks->names[i], 100.0 * share,
+                     hl_figure_index_name(name, chart->figure, layer, "Layer"));
             hl_canvas_begin(canvas, title);
             hl_canvas_rectangle(
                 canvas,

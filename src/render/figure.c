@@ -375,13 +375,26 @@ double hl_figure_label_width(const hl_figure *figure, const hl_axis *axis)
     return widest;
 }
 
+const char *hl_figure_index_name(char room[HL_HEAD_NAME_BYTES], const hl_figure *figure,
+                                 int64_t index, const char *axis)
+{
+    const hl_profile *profile = figure->profile != NULL ? figure->profile : figure->named;
+
+    if (profile != NULL && strcmp(axis, "Layer") == 0 &&
+        hl_profile_setting(profile, "layers") != NULL)
+        return hl_profile_head_name(room, profile, index, -1);
+    snprintf(room, HL_HEAD_NAME_BYTES, "%lld", (long long)index);
+    return room;
+}
+
 static double index_width(const hl_figure *figure, int64_t n)
 {
-    char          room[HL_NUMBER_BYTES];
+    char          room[HL_HEAD_NAME_BYTES];
     hl_text_style style = hl_figure_small(figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
 
-    snprintf(room, sizeof room, "%lld", (long long)(n - 1));
-    return hl_canvas_text_width(figure->canvas, room, &style);
+    /* "Layer" names are at least as wide as numbers. */
+    return hl_canvas_text_width(figure->canvas, hl_figure_index_name(room, figure, n - 1, "Layer"),
+                                &style);
 }
 
 double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *lowest)
@@ -412,11 +425,12 @@ void hl_figure_other_layers(hl_figure *figure, const hl_profile *profile, hl_box
     for (int64_t layer = 0; layer < n_layers; layer++) {
         hl_box box    = { grid.x + width * (double)layer, grid.y, width, grid.height };
         double middle = box.x + width / 2.0;
-        char   name[64];
+        char   name[HL_HEAD_NAME_BYTES + 20], room[HL_HEAD_NAME_BYTES];
 
         if (hl_profile_heads_of(profile, layer) > 0)
             continue;
-        snprintf(name, sizeof name, "L%lld has no attention", (long long)layer);
+        snprintf(name, sizeof name, "%s has no attention",
+                 hl_profile_head_name(room, profile, layer, -1));
         hl_canvas_begin(figure->canvas, name);
         hl_canvas_rectangle(figure->canvas, box, figure->theme->grid);
         hl_canvas_line(figure->canvas, (hl_point){ middle, box.y },
@@ -432,12 +446,11 @@ void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const ch
     int64_t       every    = hl_label_every(distance, index_width(figure, n) + 5.0);
     hl_text_style small    = hl_figure_small(figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
     hl_text_style normal   = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
-    char          room[HL_NUMBER_BYTES];
+    char          room[HL_HEAD_NAME_BYTES];
 
     for (int64_t i = 0; i < n; i += every) {
-        snprintf(room, sizeof room, "%lld", (long long)i);
-        hl_canvas_text(figure->canvas, box.x + ((double)i + 0.5) * distance, bottom + 5.0, room,
-                       &small);
+        hl_canvas_text(figure->canvas, box.x + ((double)i + 0.5) * distance, bottom + 5.0,
+                       hl_figure_index_name(room, figure, i, name), &small);
     }
     hl_canvas_text(figure->canvas, box.x + box.width / 2.0, bottom + 18.0, name, &normal);
 }
@@ -449,16 +462,15 @@ void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *
     int64_t       every    = hl_label_every(distance, HL_TEXT_SMALL + 2.0);
     hl_text_style small    = hl_figure_small(figure, HL_ANCHOR_END, HL_STAND_MIDDLE);
     hl_text_style normal   = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_BASE);
-    char          room[HL_NUMBER_BYTES];
+    char          room[HL_HEAD_NAME_BYTES];
 
     for (int64_t i = 0; i < n; i++) {
         int64_t index = i - (lowest != NULL);
         if (index >= 0 && (index % every != 0 || (index == 0 && lowest != NULL && every > 1)))
             continue; /* in low rows, layer 0 has no label, to make room for the name below it */
-        snprintf(room, sizeof room, "%lld", (long long)index);
-        hl_canvas_text(figure->canvas, box.x - 5.0,
-                       box.y + box.height - ((double)i + 0.5) * distance, index < 0 ? lowest : room,
-                       &small);
+        hl_canvas_text(
+            figure->canvas, box.x - 5.0, box.y + box.height - ((double)i + 0.5) * distance,
+            index < 0 ? lowest : hl_figure_index_name(room, figure, index, name), &small);
     }
     normal.degrees = 90.0;
     hl_canvas_text(figure->canvas,

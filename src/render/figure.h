@@ -55,6 +55,7 @@ int64_t hl_label_every(double distance, double width);
 
 typedef struct hl_figure {
     const hl_profile      *profile; /* NULL: the figure shows something other than a profile */
+    const hl_profile      *named; /* with `profile` NULL, the one that names layers; may be NULL */
     const char            *default_title;
     const char            *key;     /* the definition in the caption, by its key; NULL: none */
     hl_draw_options        options; /* with defaults filled in */
@@ -129,6 +130,10 @@ void hl_figure_bar_frame(hl_figure *figure, hl_box box, hl_map map);
 void hl_figure_bar_tick(hl_figure *figure, hl_box box, double share, const char *label);
 void hl_figure_bar_name(hl_figure *figure, hl_box box, double width, const char *name);
 
+/* The number of a layer or a head; where the axis is "Layer" and the profile has several sets of heads,
+ * the name of the layer, "E3". */
+const char *hl_figure_index_name(char room[HL_HEAD_NAME_BYTES], const hl_figure *figure,
+                                 int64_t index, const char *axis);
 /* Draws labels 0 ... n - 1 below (or left of) items that share the box' width (or its height, from
  * below) evenly; labels are thinned where they would touch. */
 void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const char *name);

@@ -127,7 +127,7 @@ void hl_map_block_plan(hl_map_block *out, hl_figure *figure, const hl_compared *
     hl_text_style style = name_style(figure);
     char          name[HL_HEAD_NAME_BYTES];
 
-    hl_head_name(name, n_layers - 1, n_heads - 1);
+    hl_profile_head_name(name, side->profile, n_layers - 1, n_heads - 1);
     *out       = (hl_map_block){ .figure = figure, .side = side };
     out->step  = fmin((width + MAP_GAP) / (double)n_heads, 90.0);
     out->map   = fmax(out->step - MAP_GAP, 0.75 * out->step);
@@ -204,7 +204,8 @@ static void write_title(char *out, size_t n_bytes, const hl_map_block *block, in
                         int64_t head)
 {
     char name[HL_HEAD_NAME_BYTES], text[HL_NUMBER_BYTES];
-    int  used = snprintf(out, n_bytes, "%s %s", block->side->name, hl_head_name(name, layer, head));
+    int  used = snprintf(out, n_bytes, "%s %s", block->side->name,
+                         hl_profile_head_name(name, block->side->profile, layer, head));
 
     for (int i = 0; i < HL_BLOCK_METRICS && used >= 0 && (size_t)used < n_bytes; i++) {
         write_metric(text, sizeof text, block, layer, head, i);
@@ -228,8 +229,8 @@ static void draw_map(const hl_map_block *block, int64_t layer, int64_t head, hl_
     write_title(title, sizeof title, block, layer, head);
     style.color = block->figure->theme->text;
     if (block->named)
-        hl_canvas_text(canvas, at.x, at.y + NAME_HEIGHT - 2.0, hl_head_name(name, layer, head),
-                       &style);
+        hl_canvas_text(canvas, at.x, at.y + NAME_HEIGHT - 2.0,
+                       hl_profile_head_name(name, block->side->profile, layer, head), &style);
     hl_canvas_begin(canvas, title);
     hl_canvas_rectangle(canvas, box, map.ground);
     hl_canvas_cells(canvas, &grid);
@@ -378,7 +379,8 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
     const panel *p = context;
     char         name[HL_HEAD_NAME_BYTES];
 
-    snprintf(out, n_bytes, "%s %s%.3f", hl_head_name(name, across, p->f->n_heads - 1 - down),
+    snprintf(out, n_bytes, "%s %s%.3f",
+             hl_profile_head_name(name, p->f->sides[0].profile, across, p->f->n_heads - 1 - down),
              p->what, panel_value(p, across, down));
 }
 
@@ -673,6 +675,7 @@ hl_status hl_figure_comparison(hl_figure *figure, const hl_compared sides[2],
                          .n_heads  = hl_profile_n_heads(sides[0].profile) };
 
     HL_NEED(check_sides(sides));
+    figure->named = sides[0].profile;
     HL_NEED(read_values(&f));
     draw(&f);
     return HL_OK;

@@ -49,15 +49,16 @@ static hl_status mark_list(head_marks *marks, const hl_profile *profile, const c
 {
     int64_t n_heads = hl_profile_n_heads(profile);
     hl_head named;
+    char    first[HL_HEAD_NAME_BYTES], last[HL_HEAD_NAME_BYTES], layer[HL_HEAD_NAME_BYTES];
 
     while (*list != '\0') {
         size_t length = strcspn(list, ",");
-        if (!hl_head_read(&named, list, length) || named.layer >= hl_profile_n_layers(profile) ||
-            named.head >= hl_profile_heads_of(profile, named.layer))
-            return hl_fail(HL_BAD_ARGUMENT,
-                           "'%.*s' is not a head: wanted L0H0 to L%lldH%lld, or L0 for a layer",
-                           (int)length, list, (long long)hl_profile_n_layers(profile) - 1,
-                           (long long)n_heads - 1);
+        if (!hl_profile_head_find(&named, profile, list, length))
+            return hl_fail(
+                HL_BAD_ARGUMENT, "'%.*s' is not a head: wanted %s to %s, or %s for a layer",
+                (int)length, list, hl_profile_head_name(first, profile, 0, 0),
+                hl_profile_head_name(last, profile, hl_profile_n_layers(profile) - 1, n_heads - 1),
+                hl_profile_head_name(layer, profile, 0, -1));
         for (int64_t head = 0; head < hl_profile_heads_of(profile, named.layer); head++) {
             if (named.head < 0 || head == named.head)
                 mark(marks, named.layer * n_heads + head);
@@ -204,7 +205,8 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
     if (map->n_layers * map->n_heads > FULL_TITLES)
         snprintf(out, n_bytes, "%.2f", value);
     else
-        snprintf(out, n_bytes, "%s %.3f%s%s", hl_head_name(name, across, head), value,
+        snprintf(out, n_bytes, "%s %.3f%s%s",
+                 hl_profile_head_name(name, map->figure->profile, across, head), value,
                  unit[0] != '\0' ? " " : "", unit);
 }
 
@@ -288,7 +290,7 @@ static void draw_grid(heatmap *map)
         if (!isnan(value_of(map, layer, head)) ||
             head >= hl_profile_heads_of(map->figure->profile, layer))
             continue;
-        hl_head_name(name, layer, head);
+        hl_profile_head_name(name, map->figure->profile, layer, head);
         strncat(name, " not measured", sizeof name - strlen(name) - 1);
         hl_canvas_begin(canvas, name);
         hl_canvas_hatch(canvas, box, fmin(3.0, box.height / 2.0), &hatch);

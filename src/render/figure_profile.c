@@ -52,7 +52,8 @@ static hl_status read_heads(double **out, hl_axis *axis, const hl_figure *figure
 /* ---------------------------------------------------------------- the layer profile */
 
 /* Describes the shape of the curve in words. */
-static void describe_layers(char *out, size_t n_bytes, const hl_layer_profile *layers)
+static void describe_layers(char *out, size_t n_bytes, const hl_layer_profile *layers,
+                            const char *lowest)
 {
     bool has_band = layers->n_layers > 0 && !isnan(layers->lows[0]);
     int  used =
@@ -65,8 +66,8 @@ static void describe_layers(char *out, size_t n_bytes, const hl_layer_profile *l
         snprintf(out + used, n_bytes - (size_t)used,
                  " The profile is flat: layers differ by %.2g at most.", layers->shape.range);
     else
-        snprintf(out + used, n_bytes - (size_t)used, " Shape: %s. Lowest in layer %lld.",
-                 hl_shape_name(layers->shape.kind), (long long)layers->shape.minimum);
+        snprintf(out + used, n_bytes - (size_t)used, " Shape: %s. Lowest in layer %s.",
+                 hl_shape_name(layers->shape.kind), lowest);
 }
 
 static void draw_layers(hl_chart *chart, const hl_layer_profile *layers, const double *heads)
@@ -112,7 +113,9 @@ hl_status hl_figure_layers(hl_figure *figure)
     scale(layers->means, 4 * layers->n_layers, hl_figure_factor(figure)); /* scales the intervals
                                                                            * too */
     HL_NEED(hl_diagnosis_marks_read(&marks, figure->profile));
-    describe_layers(what, sizeof what, layers);
+    char lowest[HL_HEAD_NAME_BYTES];
+    describe_layers(what, sizeof what, layers,
+                    hl_figure_index_name(lowest, figure, layers->shape.minimum, "Layer"));
     add_marks(what, sizeof what, &marks);
     HL_NEED(hl_chart_begin(&chart, PLOT_HEIGHT, &words));
     draw_layers(&chart, layers, heads);
@@ -402,9 +405,11 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
     const histograms *h     = context;
     int64_t           layer = h->n_layers - 1 - down;
 
-    snprintf(out, n_bytes, "L%lld %.2f\u2013%.2f: %.2g%%", (long long)layer,
-             (double)across / HL_N_BINS, (double)(across + 1) / HL_N_BINS,
-             h->shares[layer * HL_N_BINS + across]);
+    char name[HL_HEAD_NAME_BYTES];
+
+    snprintf(out, n_bytes, "%s %.2f\u2013%.2f: %.2g%%",
+             hl_profile_head_name(name, h->figure->profile, layer, -1), (double)across / HL_N_BINS,
+             (double)(across + 1) / HL_N_BINS, h->shares[layer * HL_N_BINS + across]);
 }
 
 static void label_entropies(hl_figure *figure, hl_box box, const hl_axis *axis)

@@ -106,9 +106,9 @@ static hl_status prepare(completion *c, bool is_chat)
     if (!c->request.has_seed)
         c->request.sample.seed = server->options.seed + number * HL_WIRE_MAX_CHOICES;
     snprintf(c->fault.param, sizeof c->fault.param, "%s", is_chat ? "messages" : "prompt");
-    HL_NEED(hl_served_prompts_read(
-        &c->prompts, c->request.prompt, is_chat,
-        &(hl_prompt_reader){ server->model, server->tokenizer, c->exchange }));
+    HL_NEED(hl_served_prompts_read(&c->prompts, c->request.prompt, is_chat,
+                                   &(hl_prompt_reader){ server->model, server->tokenizer,
+                                                        c->exchange, c->request.variables }));
     HL_NEED(make_choices(c));
     c->created = (int64_t)time(NULL);
     snprintf(c->id, sizeof c->id, "%s-%llx%06llx", is_chat ? "chatcmpl" : "cmpl",
@@ -187,6 +187,8 @@ static json_t *envelope(const completion *c, json_t *choices, bool has_usage, js
 
     if (has_usage)
         hl_json_put(&root, "usage", usage);
+    if (c->request.ignored != NULL)
+        hl_json_put(&root, "ignored", json_incref(c->request.ignored));
     return root;
 }
 

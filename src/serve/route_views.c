@@ -36,7 +36,7 @@ static hl_status read_input(view_request *out, hl_look *look)
         return hl_fail(HL_BAD_INPUT, "wanted either input or messages");
     HL_NEED(hl_served_prompts_read(
         &out->prompts, input != NULL ? input : messages, messages != NULL,
-        &(hl_prompt_reader){ server->model, server->tokenizer, look->exchange }));
+        &(hl_prompt_reader){ server->model, server->tokenizer, look->exchange, NULL }));
     if (out->prompts.count == 1)
         return HL_OK;
     return hl_fail(HL_BAD_INPUT, "input has %lld texts, wanted one", (long long)out->prompts.count);

@@ -256,8 +256,7 @@ static void serve_model(void *context, hl_exchange *exchange)
 {
     hl_server           *server = context;
     const hl_model_info *info   = hl_model_get_info(server->model);
-    bool                 known  = false;
-    hl_chat_format       chat   = hl_tokenizer_chat_format(server->tokenizer, &known);
+    hl_chat_format       chat   = hl_tokenizer_chat_format(server->tokenizer);
     json_t              *root   = json_pack(
                        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "object", "headlight.model",
                        "id", server->model_name, "family", info->family, "format", info->format, "dtype",
@@ -268,8 +267,7 @@ static void serve_model(void *context, hl_exchange *exchange)
 
     hl_json_put(&root, "layers", layer_list(server->model));
     hl_json_put(&root, "slots", json_integer(server->options.n_slots));
-    hl_json_put(&root, "chat",
-                json_pack("{s:s, s:b}", "format", hl_chat_format_name(chat), "known", known));
+    hl_json_put(&root, "chat", json_pack("{s:s}", "format", hl_chat_format_name(chat)));
     hl_json_put(&root, "path", path_json(server));
     hl_json_put(&root, "version", json_string(hl_version()));
     hl_json_put(&root, "definitions", hl_report_definitions());

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "tokenize/tokenizer.h"
 
 /* -------------------------------------------------------- a prompt to tokens */
 
@@ -96,91 +97,108 @@ done:
 
 /* ---------------------------------------------------------- a chat to tokens */
 
-static const char *role_of(const json_t *message)
+/* Contents are texts, null (of an assistant that calls tools), or arrays of parts.  The template may
+ * know more kinds of parts than text; the model reads text alone. */
+static hl_status check_content(const json_t *content, size_t number)
 {
-    const char *role = json_string_value(json_object_get(message, "role"));
-
-    if (role == NULL)
-        return NULL;
-    if (strcmp(role, "developer") == 0)
-        return "system";
-    bool known =
-        strcmp(role, "system") == 0 || strcmp(role, "user") == 0 || strcmp(role, "assistant") == 0;
-    return known ? role : NULL;
-}
-
-/* Takes a text, or an array of text parts, which are concatenated. *owned must be freed. */
-static hl_status content_of(const char **out, char **owned, const json_t *content, size_t number)
-{
-    size_t        used = 0, room = 1, index;
-    const json_t *part;
-
-    *out = json_string_value(content);
-    if (*out != NULL)
+    if (content == NULL || json_is_null(content) || json_is_string(content))
         return HL_OK;
     if (!json_is_array(content))
         return hl_fail(HL_BAD_INPUT, "messages[%zu].content is not text", number);
-    for (size_t i = 0; i < json_array_size(content); i++)
-        room += json_string_length(json_object_get(json_array_get(content, i), "text"));
-    HL_NEED(HL_ALLOC(owned, room));
-    json_array_foreach(content, index, part) {
-        const json_t *text = json_object_get(part, "text");
-        if (!json_is_string(text))
-            return hl_fail(HL_BAD_INPUT, "messages[%zu].content[%zu] is not text", number, index);
-        memcpy(*owned + used, json_string_value(text), json_string_length(text));
-        used += json_string_length(text);
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        if (!json_is_string(json_object_get(json_array_get(content, i), "text")))
+            return hl_fail(HL_BAD_INPUT, "messages[%zu].content[%zu] is not text", number, i);
     }
-    (*owned)[used] = '\0';
-    *out           = *owned;
     return HL_OK;
 }
 
-static hl_status encode_messages(hl_served_prompt *out, const hl_chat_message *messages, size_t n,
-                                 const hl_prompt_reader *reader)
+static hl_status check_message(const json_t *message, size_t number)
+{
+    static const char *const roles[] = { "system",    "developer", "user",
+                                         "assistant", "tool",      "function" };
+    const char              *role    = json_string_value(json_object_get(message, "role"));
+    const json_t            *content = json_object_get(message, "content");
+    bool                     known   = false;
+
+    for (size_t i = 0; role != NULL && i < sizeof roles / sizeof *roles; i++)
+        known |= strcmp(role, roles[i]) == 0;
+    if (!known)
+        return hl_fail(HL_BAD_INPUT,
+                       "messages[%zu].role is none of system, developer, user, assistant, tool",
+                       number);
+    if ((content == NULL || json_is_null(content)) && strcmp(role, "assistant") != 0)
+        return hl_fail(HL_BAD_INPUT, "messages[%zu].content is missing", number);
+    return check_content(content, number);
+}
+
+/* The arguments of tool calls are JSON in a string, as OpenAI has them; templates expect the value. */
+static hl_status open_arguments(json_t *message)
+{
+    json_t *calls = json_object_get(message, "tool_calls");
+
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        json_t *function  = json_object_get(json_array_get(calls, i), "function");
+        json_t *arguments = json_object_get(function, "arguments");
+        json_t *value     = NULL;
+        if (!json_is_string(arguments) ||
+            hl_json_parse(&value, json_string_value(arguments), json_string_length(arguments),
+                          "arguments") != HL_OK)
+            continue; /* text that cannot be parsed stays as it is */
+        if (json_object_set_new(function, "arguments", value) != 0)
+            return hl_fail(HL_NO_MEMORY, "no memory for the messages");
+    }
+    return HL_OK;
+}
+
+/* A copy in which `developer` is `system`, content is never missing, and arguments are values. */
+static hl_status copy_messages(json_t **out, const json_t *list)
+{
+    *out = json_deep_copy(list);
+    if (*out == NULL)
+        return hl_fail(HL_NO_MEMORY, "no memory for the messages");
+    for (size_t i = 0; i < json_array_size(*out); i++) {
+        json_t     *message = json_array_get(*out, i);
+        const char *role    = json_string_value(json_object_get(message, "role"));
+        if (strcmp(role, "developer") == 0)
+            json_object_set_new(message, "role", json_string("system"));
+        if (json_object_get(message, "content") == NULL)
+            json_object_set_new(message, "content", json_null());
+        HL_NEED(open_arguments(message));
+    }
+    return HL_OK;
+}
+
+hl_status hl_served_chat_render(hl_chat **out, const hl_tokenizer *tokenizer, const json_t *list,
+                                const json_t *variables, const hl_chat_options *options)
+{
+    HL_CLOSED(json_decref) json_t *messages = NULL;
+    size_t                         n        = json_array_size(list);
+
+    *out = NULL;
+    if (n == 0 || n > HL_MAX_MESSAGES)
+        return hl_fail(HL_BAD_INPUT, "messages has %zu entries, wanted 1 to %d", n,
+                       HL_MAX_MESSAGES);
+    for (size_t i = 0; i < n; i++)
+        HL_NEED(check_message(json_array_get(list, i), i));
+    HL_NEED(copy_messages(&messages, list));
+    return too_much(hl_chat_render_values(out, tokenizer, messages, variables, options));
+}
+
+static hl_status keep_messages(hl_served_prompt *out, const json_t *list, const json_t *variables,
+                               const hl_prompt_reader *reader)
 {
     hl_status         status   = HL_OK;
     hl_chat          *chat     = NULL;
     hl_encoding      *encoding = NULL;
     hl_encode_options options  = hl_served_encoding(reader->exchange);
 
-    HL_TRY(hl_chat_render(&chat, reader->tokenizer, messages, n, NULL));
+    HL_TRY(hl_served_chat_render(&chat, reader->tokenizer, list, variables, NULL));
     HL_TRY(too_much(hl_chat_encode(&encoding, reader->tokenizer, chat, &options)));
     HL_TRY(keep_encoding(out, encoding, reader->model));
 
 done:
     hl_encoding_free(encoding);
     hl_chat_free(chat);
-    return status;
-}
-
-static hl_status keep_messages(hl_served_prompt *out, const json_t *list,
-                               const hl_prompt_reader *reader)
-{
-    hl_status        status   = HL_OK;
-    size_t           n        = json_array_size(list);
-    hl_chat_message *messages = NULL;
-    char           **owned    = NULL;
-
-    if (n == 0 || n > HL_MAX_MESSAGES)
-        return hl_fail(HL_BAD_INPUT, "messages has %zu entries, wanted 1 to %d", n,
-                       HL_MAX_MESSAGES);
-    HL_TRY(HL_ALLOC_ZEROED(&messages, n));
-    HL_TRY(HL_ALLOC_ZEROED(&owned, n));
-    for (size_t i = 0; i < n; i++) {
-        const json_t *message = json_array_get(list, i);
-        messages[i].role      = role_of(message);
-        if (messages[i].role == NULL)
-            HL_TRY(hl_fail(HL_BAD_INPUT,
-                           "messages[%zu].role is none of system, developer, user, assistant", i));
-        HL_TRY(content_of(&messages[i].content, &owned[i], json_object_get(message, "content"), i));
-    }
-    HL_TRY(encode_messages(out, messages, n, reader));
-
-done:
-    for (size_t i = 0; owned != NULL && i < n; i++)
-        hl_free(owned[i]);
-    hl_free(owned);
-    hl_free(messages);
     return status;
 }
 
@@ -209,7 +227,7 @@ hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, b
     *out = (hl_served_prompts){ 0 };
     if (is_chat) {
         out->count = 1;
-        return keep_messages(&out->items[0], prompt, reader);
+        return keep_messages(&out->items[0], prompt, reader->variables, reader);
     }
     if (!json_is_array(prompt) || first == NULL || json_is_number(first))
         return add_prompt(out, prompt, reader);

@@ -34,13 +34,17 @@ enum { HL_MAX_MESSAGES = 1024 };
 typedef struct hl_prompt_reader {
     const hl_model     *model;
     const hl_tokenizer *tokenizer;
-    hl_exchange        *exchange; /* the client's exchange; NULL: there is no client */
+    hl_exchange        *exchange;  /* the client's exchange; NULL: there is no client */
+    const json_t       *variables; /* of the chat template: tools and others; NULL: none */
 } hl_prompt_reader;
 
 /* Must be released whatever it returns. Fails with HL_BAD_INPUT and a message for the client, or
  * with HL_CANCELLED if the client is gone. */
 hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, bool is_chat,
                                  const hl_prompt_reader *reader);
+/* The text of a request's messages, checked and in the form that templates expect. */
+hl_status hl_served_chat_render(hl_chat **out, const hl_tokenizer *tokenizer, const json_t *list,
+                                const json_t *variables, const hl_chat_options *options);
 void      hl_served_prompts_release(hl_served_prompts *prompts);
 
 /* ------------------------------------------------------------------ a corpus */

@@ -169,6 +169,50 @@ static hl_status want_nothing(reading *r, const char *name, const json_t *value)
     return empty ? HL_OK : hl_fail(HL_BAD_INPUT, "%s is not supported by this server", name);
 }
 
+/* A variable of the chat template. */
+static hl_status put_variable(reading *r, const char *name, const json_t *value)
+{
+    if (r->request->variables == NULL)
+        r->request->variables = json_object();
+    hl_json_put(&r->request->variables, name, json_incref((json_t *)value));
+    return r->request->variables != NULL ? HL_OK : hl_fail(HL_NO_MEMORY, "no memory for %s", name);
+}
+
+static hl_status read_variable(reading *r, const char *name, const json_t *value)
+{
+    bool list = strcmp(name, "reasoning_effort") != 0;
+
+    if (list ? !json_is_array(value) : !json_is_string(value))
+        return hl_fail(HL_BAD_INPUT, "%s is %s, wanted %s", name, hl_json_kind(value),
+                       list ? "an array" : "a string");
+    if (list && json_array_size(value) == 0)
+        return HL_OK;
+    return put_variable(r, name, value);
+}
+
+static hl_status read_variables(reading *r, const char *name, const json_t *value)
+{
+    const char   *key;
+    const json_t *item;
+
+    if (!json_is_object(value))
+        return hl_fail(HL_BAD_INPUT, "%s is %s, wanted an object", name, hl_json_kind(value));
+    json_object_foreach((json_t *)value, key, item) {
+        HL_NEED(put_variable(r, key, item));
+    }
+    return HL_OK;
+}
+
+/* The model decides about tools by itself; nothing can make it use one. */
+static hl_status read_tool_choice(reading *r, const char *name, const json_t *value)
+{
+    const char *text = json_string_value(value);
+
+    if (text != NULL && strcmp(text, "auto") == 0)
+        return HL_OK;
+    return want_nothing(r, name, value);
+}
+
 /* best_of must equal n: then there is nothing to choose. */
 static hl_status want_one(reading *r, const char *name, const json_t *value)
 {
@@ -407,12 +451,28 @@ static const member members[] = {
     { "logit_bias", BOTH, BY(want_nothing) },
     { "suffix", TEXT, BY(want_nothing) },
     { "best_of", TEXT, BY(want_one) },
-    { "tools", CHAT, BY(want_nothing) },
+    { "tools", CHAT, BY(read_variable) },
+    { "documents", CHAT, BY(read_variable) },
+    { "reasoning_effort", CHAT, BY(read_variable) },
+    { "chat_template_kwargs", CHAT, BY(read_variables) },
     { "functions", CHAT, BY(want_nothing) },
-    { "tool_choice", CHAT, BY(want_nothing) },
+    { "tool_choice", CHAT, BY(read_tool_choice) },
     { "function_call", CHAT, BY(want_nothing) },
     { "response_format", CHAT, BY(want_text) },
     { "modalities", CHAT, BY(want_text) },
+    { "grammar", BOTH, BY(want_nothing) },
+    { "json_schema", BOTH, BY(want_nothing) },
+    { "guided_json", BOTH, BY(want_nothing) },
+    { "guided_regex", BOTH, BY(want_nothing) },
+    { "guided_choice", BOTH, BY(want_nothing) },
+    { "mirostat", BOTH, BY(want_nothing) },
+    { "dry_multiplier", BOTH, BY(want_nothing) },
+    { "xtc_probability", BOTH, BY(want_nothing) },
+    { "dynatemp_range", BOTH, BY(want_nothing) },
+    { "lora", BOTH, BY(want_nothing) },
+    { "prediction", CHAT, BY(want_nothing) },
+    { "audio", CHAT, BY(want_nothing) },
+    { "web_search_options", CHAT, BY(want_nothing) },
     { "user", BOTH, BY(ignore) },
     { "metadata", CHAT, BY(ignore) },
     { "store", CHAT, BY(ignore) },
@@ -450,7 +510,13 @@ static hl_status read_named(reading *r, const char *name, const json_t *value)
         if ((members[i].where & where) != 0 && strcmp(name, members[i].name) == 0)
             return json_is_null(value) ? HL_OK : read_value(r, &members[i], value);
     }
-    return hl_fail(HL_BAD_INPUT, "Unrecognized request argument supplied: %.40s", name);
+    /* The other endpoint's own member is a mistake; anything else does not change this answer. */
+    if (strcmp(name, "prompt") == 0 || strcmp(name, "messages") == 0)
+        return hl_fail(HL_BAD_INPUT, "Unrecognized request argument supplied: %.40s", name);
+    if (r->request->ignored == NULL)
+        r->request->ignored = json_array();
+    hl_json_add(&r->request->ignored, json_string(name));
+    return r->request->ignored != NULL ? HL_OK : hl_fail(HL_NO_MEMORY, "no memory for the request");
 }
 
 /* Checks combinations of members; a fault names one of them. */
@@ -504,6 +570,8 @@ void hl_wire_request_release(hl_wire_request *request)
 {
     hl_gates_free(request->gates);
     hl_head_list_free(request->patterns);
+    json_decref(request->variables);
+    json_decref(request->ignored);
     *request = (hl_wire_request){ 0 };
 }
 

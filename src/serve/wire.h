@@ -1,9 +1,9 @@
 /* wire.h - requests of OpenAI clients, checked and turned into our options.
  *
- * Requests are untrusted: a request is refused, with the name of the member, if a member is
- * unknown, has the wrong type or is out of range.  Members that would change the answer but are not
- * supported (tools, penalties, images ...) are refused rather than ignored; doc/serve.md lists
- * them.
+ * Requests are untrusted: a request is refused, with the name of the member, if a member has the
+ * wrong type or is out of range.  Members that would change the answer but are not supported
+ * (grammars, penalties, images ...) are refused by name; doc/serve.md lists them.  Others that are
+ * unknown are ignored, and the answer names them.
  *
  * The functions are pure: JSON in, options out. */
 #ifndef HL_SERVE_WIRE_H
@@ -34,7 +34,9 @@ typedef struct hl_wire_fault {
 
 typedef struct hl_wire_request {
     bool              is_chat;
-    const json_t     *prompt; /* the prompt or the messages; borrowed */
+    const json_t     *prompt;    /* the prompt or the messages; borrowed */
+    json_t           *variables; /* of the chat template: tools and others; NULL: none */
+    json_t           *ignored;   /* names of members that were not understood; NULL: none */
     bool              stream;
     bool              include_usage;
     int64_t           n;          /* choices per prompt */

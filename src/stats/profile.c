@@ -219,6 +219,41 @@ const char *hl_profile_setting(const hl_profile *profile, const char *key)
     return setting != NULL ? setting->value : NULL;
 }
 
+/* Finds the word with this index in a text of words; returns its length, 0 if there are fewer. */
+static int nth_word(const char **out, const char *words, int64_t index)
+{
+    while (words != NULL && *words != '\0') {
+        size_t length = strcspn(words, " ");
+
+        *out = words;
+        if (index-- == 0)
+            return (int)(length < 16 ? length : 16);
+        words += length + (words[length] == ' ');
+    }
+    return 0;
+}
+
+const char *hl_head_name_among(char room[HL_HEAD_NAME_BYTES], const char *layers, int64_t layer,
+                               int64_t head)
+{
+    const char *word   = NULL;
+    int         length = nth_word(&word, layers, layer), used;
+
+    if (length > 0)
+        used = snprintf(room, HL_HEAD_NAME_BYTES, "%.*s", length, word);
+    else
+        used = snprintf(room, HL_HEAD_NAME_BYTES, "L%lld", (long long)layer);
+    if (head >= 0)
+        snprintf(room + used, (size_t)(HL_HEAD_NAME_BYTES - used), "H%lld", (long long)head);
+    return room;
+}
+
+const char *hl_profile_head_name(char room[HL_HEAD_NAME_BYTES], const hl_profile *profile,
+                                 int64_t layer, int64_t head)
+{
+    return hl_head_name_among(room, hl_profile_setting(profile, "layers"), layer, head);
+}
+
 /* --------------------------------------------------------- questions: shape */
 
 int64_t hl_profile_n_layers(const hl_profile *profile)

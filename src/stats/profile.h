@@ -192,4 +192,9 @@ void hl_profile_loss(hl_profile *profile, double nll);
 void hl_profile_set_probe(hl_profile *profile, int64_t layer, int64_t head, hl_probe probe,
                           double score);
 
+/* As hl_profile_head_name, with the names of all layers as the profile's setting "layers" has them,
+ * "E0 E1 L0 L1 X0 X1"; NULL: L0, L1, ... */
+const char *hl_head_name_among(char room[HL_HEAD_NAME_BYTES], const char *layers, int64_t layer,
+                               int64_t head);
+
 #endif

@@ -1390,6 +1390,16 @@ static hl_jvalue message_value(hl_jrun *run, const json_t *message)
     return value;
 }
 
+static const struct {
+    const char *name;
+    hl_special  which;
+} special_names[] = {
+    { "bos_token", HL_SPECIAL_BOS },   { "eos_token", HL_SPECIAL_EOS },
+    { "unk_token", HL_SPECIAL_UNK },   { "sep_token", HL_SPECIAL_SEP },
+    { "pad_token", HL_SPECIAL_PAD },   { "cls_token", HL_SPECIAL_CLS },
+    { "mask_token", HL_SPECIAL_MASK },
+};
+
 static void set_input(hl_jrun *run)
 {
     const hl_jinja_input *input     = run->input;
@@ -1402,10 +1412,11 @@ static void set_input(hl_jrun *run)
     run->frame = new_frame(run, run->frame);
     for (size_t i = 0; i < json_array_size(input->messages); i++)
         hl_jlist_add(run, messages.list, message_value(run, json_array_get(input->messages, i)));
-    if (input->bos.data != NULL)
-        set_named(run, "bos_token", hl_jstring(run, input->bos.data, input->bos.n_bytes, 0));
-    if (input->eos.data != NULL)
-        set_named(run, "eos_token", hl_jstring(run, input->eos.data, input->eos.n_bytes, 0));
+    for (size_t i = 0; i < sizeof special_names / sizeof *special_names; i++) {
+        hl_bytes text = input->special[special_names[i].which];
+        if (text.data != NULL)
+            set_named(run, special_names[i].name, hl_jstring(run, text.data, text.n_bytes, 0));
+    }
     set_named(run, "tools", hl_jnone());
     set_named(run, "documents", hl_jnone());
     /* Whoever sends variables may not write the template's own markers with them. */

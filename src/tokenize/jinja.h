@@ -45,11 +45,10 @@ typedef struct hl_jinja_limits {
 } hl_jinja_limits;
 
 typedef struct hl_jinja_input {
-    const json_t   *messages;  /* an array of objects; their text has the role that they name */
-    const json_t   *variables; /* an object with all other variables, such as tools; NULL: none */
-    hl_bytes        bos;       /* bos_token and eos_token; data NULL: not defined */
-    hl_bytes        eos;
-    bool            add_generation_prompt;
+    const json_t *messages;  /* an array of objects; their text has the role that they name */
+    const json_t *variables; /* an object with all other variables, such as tools; NULL: none */
+    hl_bytes      special[HL_SPECIAL_COUNT]; /* bos_token, eos_token, ...; data NULL: not defined */
+    bool          add_generation_prompt;
     const int64_t  *now; /* seconds since 1970 for strftime_now, as UTC; NULL: now, as local time */
     hl_jinja_limits limits;
 } hl_jinja_input;

@@ -4,6 +4,7 @@
  * tokenizer is shared by threads.  So buffers live in workspaces: a call takes
  * an idle one or makes one, and puts it back. */
 #include "tokenize/tokenizer.h"
+#include "tokenize/jinja.h"
 
 #include <string.h>
 
@@ -236,9 +237,8 @@ hl_status hl_tokenizer_new(hl_tokenizer **out, const char *where)
         return hl_fail(HL_NO_MEMORY, "out of memory for a lock");
     for (int i = 0; i < HL_SPECIAL_COUNT; i++)
         tokenizer->special[i] = -1;
-    tokenizer->chat_format = HL_CHAT_PLAIN;
-    tokenizer->where       = hl_taken(&name);
-    *out                   = hl_taken(&tokenizer);
+    tokenizer->where = hl_taken(&name);
+    *out             = hl_taken(&tokenizer);
     return HL_OK;
 }
 
@@ -260,6 +260,8 @@ void hl_tokenizer_close(hl_tokenizer *tokenizer)
     hl_bytes_free(&tokenizer->wordpiece.prefix);
     hl_decoder_free(&tokenizer->decoder);
     hl_free(tokenizer->chat_template);
+    hl_free(tokenizer->chat_refusal);
+    hl_jinja_free(tokenizer->chat_program);
     hl_free(tokenizer->where);
     hl_free(tokenizer);
 }

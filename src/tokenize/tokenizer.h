@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "base/json.h"
 #include "tokenize/added.h"
 #include "tokenize/decode.h"
 #include "tokenize/normalize.h"
@@ -41,6 +42,7 @@ typedef struct hl_postprocessor {
 } hl_postprocessor;
 
 typedef struct hl_workspace hl_workspace;
+typedef struct hl_jinja     hl_jinja;
 
 struct hl_tokenizer {
     char            *where; /* the file, for messages */
@@ -56,8 +58,8 @@ struct hl_tokenizer {
     hl_decoder       decoder;
     int32_t          special[HL_SPECIAL_COUNT]; /* -1: none */
     char            *chat_template;             /* NULL: none */
-    hl_chat_format   chat_format;               /* the recognized format; PLAIN if unknown */
-    bool             chat_known;                /* chat.c writes the same output as the template */
+    hl_jinja        *chat_program;              /* the template, parsed; NULL: none */
+    char            *chat_refusal;              /* or why it could not be parsed */
     pthread_mutex_t  lock;
     hl_workspace    *idle;
 };
@@ -73,8 +75,13 @@ hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer);
 hl_status hl_tokenizer_add_token(hl_tokenizer *tokenizer, hl_added_token token);
 /* Appends a token to the list after the text, or to the list before it. */
 hl_status hl_postprocessor_add(hl_postprocessor *post, bool after, int32_t id);
-/* Stores a copy of the template and recognizes its format (chat.c). */
+/* Stores a copy of the template and parses it (chat.c). */
 hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text);
+
+/* hl_chat_render_json for values; `variables` may be NULL, and options->variables is not read. */
+hl_status hl_chat_render_values(hl_chat **out, const hl_tokenizer *tokenizer,
+                                const json_t *messages, const json_t *variables,
+                                const hl_chat_options *options);
 
 hl_status hl_tokenizer_encode_filtered(hl_encoding **out, const hl_tokenizer *tokenizer,
                                        const char *text, size_t n_bytes,

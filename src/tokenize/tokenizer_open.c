@@ -5,6 +5,7 @@
  *     FOLDER/tokenizer_config.json     which tokens are special; the chat template
  *     FOLDER/special_tokens_map.json   the same, in old folders
  *     FOLDER/chat_template.jinja       the template, in new folders; it has priority
+ *     FOLDER/chat_template.json        the template of models with images, if no other file has one
  *
  * For a path to a model's weights, the tokenizer is in the same folder. tokenizer_config.json goes
  * through the pull reader: it often contains an integer of thirty digits, which jansson refuses. */
@@ -195,6 +196,7 @@ static hl_status read_siblings(hl_tokenizer *tokenizer, const char *folder)
     HL_NEED(hl_sibling_read(tokenizer, folder, "chat_template.jinja", read_jinja));
     HL_NEED(hl_sibling_read(tokenizer, folder, "tokenizer_config.json", read_config));
     HL_NEED(hl_sibling_read(tokenizer, folder, "special_tokens_map.json", read_config));
+    HL_NEED(hl_sibling_read(tokenizer, folder, "chat_template.json", read_config));
     find_end_of_turn(tokenizer);
     return HL_OK;
 }

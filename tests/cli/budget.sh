@@ -17,7 +17,7 @@ nothing_written() { # name
 }
 
 # Without a number of heads: three orders, a frontier, a recommendation, the default budget.
-run prune models/demo "${short[@]}" -o "$out"
+run prune models/demo "${short[@]}" -c 32 --max-tokens 512 -o "$out"
 expect_line "the default budget" 0 '^Budget: the loss rises by at most 0\.05 nats per token\.$'
 expect_line "what was held out" 0 '^windows +8$'
 expect_line "every order" 0 '^surgeon '
@@ -171,7 +171,7 @@ run prune models/demo "${short[@]}" --until-bytes -5M -o "$out"
 expect_line "negative bytes" 2 "^headlight prune: --until-bytes: '-5M' is not a number of bytes"
 run prune models/demo "${short[@]}" --until-bytes 1K --repair none -o "$out"
 expect_line "bytes that no heads reach" 2 'no number of heads makes the model as small as 1000 bytes: it has 14996480'
-run prune models/demo "${short[@]}" --until-bytes 1G -o "$out"
+run prune models/demo "${short[@]}" --until-bytes 1G --repair none -o "$out"
 expect_line "a model that is small enough" 2 'has 14996480 bytes of tensors, which is within the budget of 1000000000'
 run prune models/demo "${short[@]}" --until-loss 1e-9 --by retrieval --repair none -o "$out"
 expect_line "a budget that the first head exceeds" 2 'no number of heads is within a loss of \+1e-09: [0-9]+ by retrieval cost least'
@@ -180,7 +180,7 @@ run prune models/demo "${short[@]}" --until-loss 0.1 --ratio 0.2 -o "$out"
 expect_line "a budget and a ratio" 2 'a budget sets the number of heads'
 run prune models/demo --until-loss 0.1 -o "$out"
 expect_line "a budget without a text" 2 'a budget needs --text FILE'
-run prune models/demo "${short[@]}" -c 512 -o "$out"
+run prune models/demo "${short[@]}" -c 512 --by weight --repair none -o "$out"
 expect_line "a text too short to split" 3 'half of the text that is held out has 1 window of 512 tokens, wanted 4 or more'
 run prune models/demo "${short[@]}" --keep L99 --ratio 0.1 -o "$out"
 expect_line "an unknown head to keep" 2 '^headlight prune: L99: the model has layers L0 to L7'
@@ -188,7 +188,7 @@ run prune models/demo "${short[@]}" --keep inductoin --ratio 0.1 -o "$out"
 expect_line "an unknown type to keep" 2 "'inductoin' is neither a head, like L5H1 or L5 for a layer, nor a type of heads: there are induction, "
 run prune models/demo --keep sink --ratio 0.1 --by weight -o "$out"
 expect_line "types without a text" 2 'types of heads need a profile'
-run prune models/demo "${short[@]}" --keep L0,L1,L2,L3,L4,L5,L6,L7 -o "$out"
+run prune models/demo "${short[@]}" --by weight --repair none --keep L0,L1,L2,L3,L4,L5,L6,L7 -o "$out"
 expect_line "all heads kept" 2 'no head can be removed: the heads to keep'
 run prune models/demo "${short[@]}" --reselect --ratio 0.1 --by weight -o "$out"
 expect_line "nothing to look at again" 2 'weight looks at no text'

@@ -61,7 +61,7 @@ expect_line "--json: who opens it" 0 '^  "loads": "transformers, as it is"$'
 rm -r "$out"
 
 run prune models/demo --ratio 0.25 --text "$excerpt" --iterative 2 --per-layer-max 3 -o "$out"
-expect_line "in steps, at most three of a layer" 0 ' compact: removed 16 of 64 heads; by output-norm$'
+expect_line "in steps, at most three of a layer" 0 ' compact: removed 16 of 64 heads; by surgeon$'
 run eval "$out" "$excerpt" -n 200
 expect_line "which can be evaluated" 0 '200 tokens, 199 scored'
 rm -r "$out"

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 36
+plan 39
 
 small=tests/data/tokenizers
 run_with() { # input argument...
@@ -193,6 +193,17 @@ headlight tokenize: $scratch/cut.json: JSON line 2, column 1: the text ends wher
 END
 run tokenize tests/data/gguf/llama3.gguf text
 expect_line "a GGUF file has its tokenizer inside" 0 ' tokens?, 4 bytes \(BPE, '
+
+# A chat: the template is run, and tokens know the message that they come from.
+cp -r "$small/small-bpe" "$scratch/chat"
+echo '{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ tools }}' >"$scratch/chat/chat_template.jinja"
+run tokenize "$scratch/chat" --chat --json '{"messages": [{"role": "user", "content": "Hi"}], "tools": [1]}'
+expect_line "--chat renders messages" 0 '"text": "<user>Hi\[1\]"'
+run tokenize "$scratch/chat" --chat '[{"role": "tool", "content": "Hi"}]'
+expect_line "tokens have roles" 0 ' \[tool\]$'
+echo '{{ 1 / 0 }}' >"$scratch/chat/chat_template.jinja"
+run tokenize "$scratch/chat" --chat '[]'
+expect_line "a template that fails" 3 'chat template, line 1: ZeroDivisionError: division by zero$'
 
 if have_terminal; then
     TERM=xterm script -qec "$HEADLIGHT tokenize $small/small-bpe 'Hi you'" /dev/null >"$scratch/out" 2>/dev/null </dev/null

@@ -190,9 +190,9 @@ run measure "$scratch/both" "$text" -o "$scratch/x" --max-tokens 2
 expect_line "and none of the text among the tokens allowed" 3 "no token of the text fits into a window"
 
 # Sweeps, ranks, comparisons.
-run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by gradient --ratios 0,0.5 --seeds 2
+run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by gradient --ratios 0,0.5 --seeds 2 --no-singles
 expect_line "sweep: the loss is that of eval" 0 "^[^ ]*  $n_ids tokens scored in $(wc -l <"$scratch/bos.jsonl") windows of 48; with all heads $nats nats per token$"
-run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by weight --ratios 0,0.5 --seeds 2 --special document
+run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by weight --ratios 0,0.5 --seeds 2 --no-singles --special document
 expect_line "--special document: it is another" 0 "tokens scored in $(((n_ids + 1 + 47) / 48)) windows of 48; with all heads"
 run rank --model "$scratch/bos" --text "$text" -c 48 --by gradient --csv
 cp "$scratch/out" "$scratch/rank"

@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 
 env=${HEADLIGHT_PYTHON_ENV:-build/python_env}
-wanted=(torch==2.13.0 transformers==5.23.0 numpy pandas nbclient ipykernel)
+wanted=(torch==2.13.0 transformers==5.23.0 numpy pandas nbclient ipykernel accelerate mypy typing_extensions)
 library=$(realpath "$(dirname "${HEADLIGHT:-build/headlight}")/libheadlight.so")
 
 # Checks for exactly this PyTorch: other versions may bring gigabytes of CUDA.

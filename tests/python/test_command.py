@@ -106,5 +106,22 @@ class Command(unittest.TestCase):
         self.assertEqual(headlight.Error("a", "internal").status, "internal")
 
 
+class Heads(unittest.TestCase):
+    def test_head_needle_damage_summary(self):
+        with headlight.open(DEMO) as model:
+            profile = model.measure(alice(4000), probe=False)
+        card = headlight.head(profile, "L3H1")
+        self.assertEqual((card.facts["head"], card.facts["type"] != ""), ("L3H1", True))
+        entropy = dict(zip(card["numbers"]["number"], card["numbers"]["value"]))["entropy"]
+        self.assertAlmostEqual(entropy, float(profile.entropy.values[3, 1]), places=6)
+        self.assertEqual(set(card["similar"]["layer"]), {3})
+        self.assertRegex(headlight.summary(profile)[0], r"most focused")
+        found = headlight.needle(DEMO, lengths="64", depths="0.5", samples=1, rank_samples=1)
+        self.assertEqual(len(found["heads"]), 64)
+        self.assertIn("all heads", list(found["conditions"]["condition"]))
+        found = headlight.damage(DEMO, DEMO, alice(400), off="L1H2", max_tokens=64)
+        self.assertEqual(found["heads"]["name"][0], "L1H2")
+
+
 if __name__ == "__main__":
     unittest.main()

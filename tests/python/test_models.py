@@ -287,6 +287,21 @@ class Models(unittest.TestCase):
                 profile = headlight.measure(tiny(name), token_ids=self.ids.numpy(), context=17)
                 self.assertEqual(profile.layer_names, ["E0", "E1", "L0", "L1", "X0", "X1"])
                 self.assertEqual(profile.head_name(4, 1), "X0H1")
+                with tempfile.TemporaryDirectory() as folder:  # the program names them so
+                    profile.save(folder + "/a.profile")
+                    for arguments in (("show",), ("diagnose", "--verbose"), ("show", "--table", "heads")):
+                        shown = headlight.run(arguments[0], folder + "/a.profile", *arguments[1:])
+                        self.assertRegex(shown, "X1")
+                        self.assertNotRegex(shown, r"L[2-5]H|layer [0-5]\b")
+                    self.assertTrue(headlight.run("head", folder + "/a.profile", "X1H2").startswith("X1H2"))
+                    names = headlight.rank(folder + "/a.profile", by="entropy")["name"]
+                    self.assertEqual({name[:2] for name in names}, set(profile.layer_names))
+                    for figure in ("heatmap", "layers"):
+                        profile.plot(folder + "/a.svg", figure)
+                        with open(folder + "/a.svg", encoding="utf-8") as file:
+                            drawn = file.read()
+                        for layer in profile.layer_names:
+                            self.assertIn(f">{layer}<", drawn)
                 self.assertTrue(np.isnan(profile.moments("self").values[4:]).all())  # no key is a row's own
                 self.assertFalse(np.isnan(profile.entropy.values).any())
         profile = headlight.measure(tiny("ViTModel"), inputs={"pixel_values": torch.randn(3, 3, 32, 32)})

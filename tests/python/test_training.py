@@ -1,6 +1,9 @@
 """headlight.training: the Trainer's callback, QK-clip, gates, pruning in place.  Needs PyTorch and
 transformers."""
+import importlib.util
 import json
+import os
+import sys
 import tempfile
 import unittest
 import warnings
@@ -64,6 +67,41 @@ class Training(unittest.TestCase):
         self.assertEqual(len(steps), 3)
         self.assertTrue(control.should_training_stop)  # random weights: uniform attention
         self.assertEqual(model.config._attn_implementation, "eager")
+
+    @unittest.skipIf(importlib.util.find_spec("accelerate") is None, "the Trainer needs accelerate")
+    def test_a_run_of_the_trainer(self):
+        """transformers' Trainer, evaluation between its steps, TensorBoard's file, alarms, and an entropy
+        penalty in compute_loss; W&B is not imported."""
+        model = tiny("GPT2LMHeadModel", 3.0)
+
+        class Regularized(transformers.Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, **_):
+                with plug.Collector(model) as seen:
+                    output = model(**inputs)
+                loss = output.loss + plug.EntropyRegularizer(1.0, 1.0)(seen)
+                penalties.append(loss.item() - output.loss.item())
+                return (loss, output) if return_outputs else loss
+
+        penalties, alarms = [], []
+        rows = [{"input_ids": ids, "labels": ids} for ids in self.ids.repeat(4, 1)]
+        with tempfile.TemporaryDirectory() as folder:
+            callback = training.HeadlightCallback(every=2, folder=folder + "/events", jsonl=folder + "/a.jsonl",
+                                                  on_alarm=alarms.append)
+            trainer = Regularized(
+                model=model, callbacks=[callback], train_dataset=rows, eval_dataset=rows[:4],
+                args=transformers.TrainingArguments(
+                    folder + "/out", per_device_train_batch_size=4, max_steps=6, learning_rate=1e-2,
+                    eval_strategy="steps", eval_steps=3, logging_steps=1, report_to=[], use_cpu=True,
+                    disable_tqdm=True, save_strategy="no"))
+            trainer.train()
+            with open(folder + "/a.jsonl", encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+            self.assertTrue(any("tfevents" in name for name in os.listdir(folder + "/events")))
+        self.assertEqual([line["step"] for line in lines], [2, 4, 6])
+        self.assertLess(penalties[-1], penalties[0])
+        self.assertEqual({alarm.kind for alarm in alarms}, {"overload"})  # random weights: uniform rows
+        self.assertEqual(model.config._attn_implementation, "eager")
+        self.assertNotIn("wandb", sys.modules)
 
     def test_qk_clip(self):
         for name in ("GPT2LMHeadModel", "LlamaForCausalLM", "BertForMaskedLM"):

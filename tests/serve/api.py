@@ -143,6 +143,18 @@ def chat_whole():
     equal(data["choices"][0]["message"]["role"], "assistant")
     assert data["choices"][0]["message"]["content"]
     equal(data["usage"]["completion_tokens"], 4)
+    assert "ignored" not in data
+
+
+# Calls of tools and their results reach the template; a member that is not known is named.
+def chat_tools():
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}
+    data = chat(messages=[{"role": "user", "content": "He said"},
+                          {"role": "assistant", "content": None, "tool_calls": [call]},
+                          {"role": "tool", "tool_call_id": "1", "content": "5"}],
+                tools=[{"type": "function", "function": {"name": "f"}}], my_member=1)
+    assert data["choices"][0]["message"]["content"]
+    equal(data["ignored"], ["my_member"])
 
 
 def chat_stream():
@@ -485,7 +497,6 @@ def refused():
     for path, body, status, param in [
             ("/v1/completions", {"prompt": "a", "temperature": 3}, 400, "temperature"),
             ("/v1/completions", {"prompt": "a", "temperature": "hot"}, 400, "temperature"),
-            ("/v1/completions", {"prompt": "a", "nonsense": 3}, 400, "nonsense"),
             ("/v1/completions", {"prompt": "a", "n": 0}, 400, "n"),
             ("/v1/completions", {"prompt": "a", "n": 100}, 400, "n"),
             ("/v1/completions", {"prompt": "a", "frequency_penalty": 1}, 400, "frequency_penalty"),
@@ -501,12 +512,14 @@ def refused():
             ("/v1/completions", {"prompt": "a", "headlight": {"off": ["L99H1"]}}, 400, "headlight"),
             ("/v1/completions", {"prompt": "a", "headlight": {"rows": ["x"]}}, 400, "headlight"),
             ("/v1/chat/completions", {"messages": []}, 400, "messages"),
-            ("/v1/chat/completions", {"messages": [{"role": "tool", "content": "a"}]}, 400,
+            ("/v1/chat/completions", {"messages": [{"role": "wizard", "content": "a"}]}, 400,
              "messages"),
             ("/v1/chat/completions", {"messages": [{"role": "user", "content": 5}]}, 400,
              "messages"),
             ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}],
-                                      "tools": [{"type": "function"}]}, 400, "tools"),
+                                      "tools": {"type": "function"}}, 400, "tools"),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}],
+                                      "tool_choice": "required"}, 400, "tool_choice"),
             ("/v1/measure", {"input": ""}, 400, None),
             ("/v1/measure", {"text": "a"}, 400, "text"),
             ("/v1/measure", {"input": "a", "report": 1}, 400, "report"),

@@ -523,7 +523,7 @@ template <typename S> struct hopper_consumer {
         constexpr hopper_mask EDGE  = S::WINDOWED ? HIDES_BOTH : HIDES_END;
         int                   first = tile.start + tile.first_row + group * 64;
         int                   end   = hl_reach_end(&p, tile.length, first);
-        if (keeps_near<S>(p) && (first + 1) % S::KEYS == 0) /* its own key is the last of a block */
+        if (keeps_near<S>(p) && (first + 1) % S::KEYS == 0) /* the row's own key is the last of a block */
             end = min(end, first);
         int above  = tile.n_kept + max(0, max(0, end) / S::KEYS - tile.begin);
         int hidden = 0; /* visits in which keys before the window are hidden */

@@ -53,7 +53,7 @@ export function CostPanel({ sweep }: { sweep: RawSweep }) {
                         yLabel="loss (nats per token)"
                         xTicks={(ratio) => `${Math.round(100 * ratio)}%`}
                     />
-                    <Legend lines={lines} />
+                    <Legend lines={[...lines].sort((a, b) => placeOf(a) - placeOf(b))} />
                 </>
             ) : (
                 <Nothing title="This sweep has no points" />
@@ -62,7 +62,15 @@ export function CostPanel({ sweep }: { sweep: RawSweep }) {
     );
 }
 
-/* One line per order; random orders are a band around their median. */
+const COLORED = 4;
+const THIN = 0.75;
+
+/* In the legend: orders in color, random orders, the others. */
+const placeOf = ({ dash, width }: Line) => (width === THIN ? 2 : dash ? 1 : 0);
+
+/* One line per order; random orders are a band around their median.  The orders that cost least have
+ * colors, the best of them a wide line; nobody distinguishes more than five colors, so the others
+ * are gray and share a name. */
 function curvesOf(tables: Record<string, Sheet>, colors: Colors): [number[], Line[]] {
     const points = (tables.points?.rows ?? []) as {
         order: string;
@@ -93,14 +101,27 @@ function curvesOf(tables: Record<string, Sheet>, colors: Colors): [number[], Lin
             low: column(random, (row) => row.least),
             high: column(random, (row) => row.most),
         });
-    [...new Set(points.map((row) => row.order))].forEach((order, i) => {
+    const orders = [...new Set(points.map((row) => row.order))];
+    const cost = (order: string) => {
+        const own = points.filter((row) => row.order === order);
+        return own.reduce((sum, row) => sum + row.nll, 0) / own.length;
+    };
+    orders.sort((a, b) => cost(a) - cost(b));
+    const others = orders.length - COLORED;
+    orders.forEach((order, i) => {
         const own = points.filter((row) => row.order === order);
         const band = own.some((row) => row.low !== undefined && row.high !== undefined);
+        const values = column(own, (row) => row.nll);
+        if (i >= COLORED) {
+            const label = others === 1 ? order : i === COLORED ? `${others} other orders` : "";
+            lines.unshift({ label, color: colors.bar, width: THIN, values });
+            return;
+        }
         lines.push({
-            label: order,
-            color: colors.series[i % 8],
-            dash: i >= 8 ? [2, 2] : undefined,
-            values: column(own, (row) => row.nll),
+            label: i === 0 && orders.length > 1 ? `${order}, costs least` : order,
+            color: colors.series[i],
+            width: i === 0 ? 2.75 : undefined,
+            values,
             ...(band && {
                 low: column(own, (row) => row.low ?? row.nll),
                 high: column(own, (row) => row.high ?? row.nll),
