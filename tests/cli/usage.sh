@@ -119,6 +119,8 @@ options of every command:
       --device cpu|cuda|cuda:f16|cuda:f32  
                             where to compute (cpu); cuda computes in bf16
       --math f32|bf16|int8  how the CPU multiplies weights (f32, which is exact)
+      --no-repack           no copies of weights for faster products: less
+                            memory
       --max-memory SIZE     memory limit: 8G, 500M, none (all free memory)
       --color auto|always|never|256|truecolor  
                             colors in the terminal (auto)
