@@ -178,7 +178,6 @@ static void nested_arrays_are_copied(void **state)
     image           made   = { .n_bytes = 0 };
     hl_gguf_writer *writer = new_writer();
     hl_gguf_array   array  = { 0 };
-    int64_t         number = 0;
     (void)state;
 
     put_u32(&made, HL_GGUF_ARRAY); /* [[1, 2], [3]] */

@@ -225,7 +225,7 @@ class SessionOptions(c.Structure):
                 ("beyond_ctx", c.c_bool), ("math", c.c_int), ("steady", c.c_bool),
                 ("n_rows", c.c_int64), ("device", Text), ("n_sampled", c.c_int64),
                 ("n_kept", c.c_int64),
-                ("stream_every", c.c_int64)]
+                ("stream_every", c.c_int64), ("repack", c.c_bool)]
 
 
 class SampleOptions(c.Structure):
