@@ -363,11 +363,16 @@ TOOL_TESTS := $(if $(TESTS)$(KERNELS_ONLY),,tools/check_layers tools/check_heade
 RUN_TESTS  = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' HEADLIGHT='$(PROGRAM)' DOCUMENTS='$(DOCUMENTS)' \
              tools/run_tests --logs $(BUILD)/tests/logs $(TALLY)
 
+# Two runners at a time: most use one core at a time.  Those of ALONE measure time, or wait for it.
+TEST_JOBS ?= 2
+ALONE     := busy checkpoints hostile measure memory serve sweep test_engine test_engine_jobs test_threads \
+             test_tokenize_budget try watch windows
+
 .PHONY: check check-programs run-tests
 check: ## set up, build and run all quick tests; TESTS="test_file ..." picks some
 	@tools/deps check
 	@+$(SUBMAKE) all check-programs
-	@$(RUN_TESTS) $(RUNNERS) $(SCRIPTS) $(TOOL_TESTS)
+	@$(RUN_TESTS) --jobs $(TEST_JOBS) --alone '$(ALONE)' $(RUNNERS) $(SCRIPTS) $(TOOL_TESTS)
 
 check-programs: $(RUNNERS) $(if $(SCRIPTS),$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
 

@@ -53,8 +53,8 @@ result "and nothing is written" "$([ ! -e "$scratch/merged" ] && echo yes)"
 
 run eval models/demo "$text" --off L3H2,L6 -n 100
 expect_line "eval: said" 0 "^headlight eval: 9 heads disabled \(disabling heads does not speed up inference; 'headlight prune' does\)$"
-expect_line "eval: against the model with all heads enabled" 0 '^  compared with the model with all heads enabled, over 99 predictions:$'
-expect_line "eval: KL" 0 '^  KL, nats +[0-9]+\.[0-9]{4}'
+expect_line "eval: against the model with all heads enabled" 0 '^compared with  the model with all heads enabled$'
+expect_line "eval: KL" 0 '^KL, nats +[0-9]+\.[0-9]{4}'
 printf '{"L3": 0.5, "L3H1": 0}' >"$scratch/half.json"
 run eval models/demo "$text" --gates "$scratch/half.json" -n 100 --quiet
 expect "--quiet" 0 </dev/null
