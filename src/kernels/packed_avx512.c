@@ -288,7 +288,11 @@ static void blocks_in(hl_strip *out, float *room, const void *const *rows, hl_dt
 HL_INLINE __mmask16 lanes_of(int64_t n, int v)
 {
     int64_t left = n - v * VL;
-    return left >= VL ? 0xffff : (__mmask16)(left <= 0 ? 0 : (1 << left) - 1);
+    if (left >= VL)
+        return 0xffff;
+    if (left <= 0)
+        return 0;
+    return (__mmask16)((1 << left) - 1);
 }
 
 typedef __m512   tile_row[VECTORS];
